@@ -1,0 +1,34 @@
+"""The one exception that is meant for the person at the keyboard, and how a command ends on it."""
+
+import sys
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Something the user can mend. Its message says what is wrong, where, and what to do; no traceback is shown."""
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """Return a hint such as ``" (did you mean 'cosine'?)"``, or ``""`` when nothing is close.
+
+    >>> nearest("cosin", ["cosine", "linear"])
+    " (did you mean 'cosine'?)"
+    """
+    close = get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def run_command(command: Callable[[list[str]], int | None], arguments: list[str] | None = None) -> int:
+    """Run a command's main function; a :class:`UserError` becomes one message on stderr and exit code 2."""
+    try:
+        return command(sys.argv[1:] if arguments is None else arguments) or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output (`| head`) has gone: not an error worth a word
+        sys.stderr.close()
+        return 141
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
