@@ -45,8 +45,10 @@ class Section(BaseModel):
 
 
 class ModelConfig(Section):
-    """The architecture. Letters used everywhere: C hidden_dim, H heads, K key/value heads, D head size, F feed-forward
-    size, L layers, V vocabulary, T sequence.
+    """The architecture.
+
+    Letters used everywhere: C hidden_dim, H heads, K key/value heads, D head size, F feed-forward size, L layers,
+    V vocabulary, T sequence.
     """
 
     preset: Literal["euler", "gpt2"] = Field("euler", description="family that sets the switches left out below")
@@ -68,7 +70,9 @@ class ModelConfig(Section):
     norm_eps: float = Field(1e-5, gt=0, description="added to the variance before its root")
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of residual-branch activations zeroed in training")
-    num_prediction_heads: Positive = Field(1, description="heads; head k predicts k+1 tokens ahead, head 0 is the model")
+    num_prediction_heads: Positive = Field(
+        1, description="heads; head k predicts k+1 tokens ahead, head 0 is the model"
+    )
     prediction_loss_weight: float = Field(0.3, ge=0, description="weight of the further heads' mean loss")
 
     @model_validator(mode="before")
@@ -95,7 +99,9 @@ class ModelConfig(Section):
         rounded = -(-8 * self.hidden_dim // (3 * 32)) * 32
         object.__setattr__(self, "num_kv_heads", kv_heads)
         if self.feed_forward_dim is None:
-            object.__setattr__(self, "feed_forward_dim", rounded if self.activation == "swiglu" else 4 * self.hidden_dim)
+            object.__setattr__(
+                self, "feed_forward_dim", rounded if self.activation == "swiglu" else 4 * self.hidden_dim
+            )
         return self
 
     @property
@@ -170,9 +176,9 @@ class DataConfig(Section):
 class Config(Section):
     """A whole run."""
 
-    model: ModelConfig = Field(default_factory=ModelConfig)
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
-    data: DataConfig = Field(default_factory=DataConfig)
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    data: DataConfig = DataConfig()
 
     def to_json(self) -> str:
         """Return the configuration with every key, as JSON that :func:`load_config` reads back."""

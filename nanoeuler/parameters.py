@@ -1,4 +1,4 @@
-"""The model's parameters: their names, shapes and initial values, and how they lie in one flat buffer.
+"""The model's parameters: their names, shapes and initial values, and how named arrays lie in one flat buffer.
 
 One flat buffer holds all weights; gradients and AdamW's two moments have buffers of the same layout. Clipping, the
 update and an all-reduce are then each one call over one array, and a tensor is a view with a name.
@@ -11,18 +11,20 @@ import numpy as np
 
 from nanoeuler.config import ModelConfig
 
+Shapes = dict[str, tuple[int, ...]]
+
 #: Every tensor starts at a multiple of this many elements (64 bytes of float32), so that wide loads are aligned.
 ALIGNMENT = 16
 
 
-def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(config: ModelConfig) -> Shapes:
     """Return the shape of every parameter by name, in the order of the flat buffer.
 
     Matrices, which AdamW decays, come first; vectors (norms and biases), which it does not, come last: see
     :func:`decayed_size`. Linear weights are (out, in); q|k|v are packed in one, gate|up in one.
     """
     C, H, K, D, F = config.hidden_dim, config.num_heads, config.kv_heads, config.head_dim, config.ff_dim
-    shapes: dict[str, tuple[int, ...]] = {"embedding.weight": (config.vocabulary, C)}
+    shapes: Shapes = {"embedding.weight": (config.vocabulary, C)}
     if config.position == "learned":
         shapes["position.weight"] = (config.max_seq_len, C)
     up = "gate_up" if config.activation == "swiglu" else "up"
@@ -45,8 +47,8 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return dict(sorted(shapes.items(), key=lambda item: len(item[1]) == 1))  # stable: matrices, then vectors
 
 
-def _norm_shapes(config: ModelConfig, name: str) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {f"{name}.weight": (config.hidden_dim,)}
+def _norm_shapes(config: ModelConfig, name: str) -> Shapes:
+    shapes: Shapes = {f"{name}.weight": (config.hidden_dim,)}
     if config.norm == "layernorm" and config.bias:
         shapes[f"{name}.bias"] = (config.hidden_dim,)
     return shapes
@@ -56,22 +58,22 @@ def _padded(shape: tuple[int, ...]) -> int:
     return -(-math.prod(shape) // ALIGNMENT) * ALIGNMENT
 
 
-def flat_size(shapes: dict[str, tuple[int, ...]]) -> int:
+def flat_size(shapes: Shapes) -> int:
     """Return how many elements the flat buffer has: every tensor, padded to :data:`ALIGNMENT`."""
     return sum(_padded(shape) for shape in shapes.values())
 
 
-def decayed_size(shapes: dict[str, tuple[int, ...]]) -> int:
+def decayed_size(shapes: Shapes) -> int:
     """Return how many elements at the start of the flat buffer are weight matrices and embeddings, which decay."""
     return sum(_padded(shape) for shape in shapes.values() if len(shape) > 1)
 
 
-def parameter_count(shapes: dict[str, tuple[int, ...]]) -> int:
+def parameter_count(shapes: Shapes) -> int:
     """Return the number of parameters, without padding."""
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-def named_views(flat: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+def named_views(flat: Any, shapes: Shapes) -> dict[str, Any]:
     """Return a view of the flat buffer for every name: no copy, and writing to a view writes to the buffer."""
     views, start = {}, 0
     for name, shape in shapes.items():
@@ -81,8 +83,10 @@ def named_views(flat: Any, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]
 
 
 def initial_weights(config: ModelConfig, seed: int, dtype: Any = np.float32) -> np.ndarray:
-    """Return a flat buffer of initial weights, GPT-2's: N(0, init_std²), residual projections scaled by 1/√(2L),
-    norms 1, biases 0 (Radford et al. 2019, section 2.3). The same seed gives the same weights in every dtype.
+    """Return a flat buffer of initial weights.
+
+    They are GPT-2's (Radford et al. 2019, section 2.3): N(0, init_std²), residual projections scaled by 1/√(2L),
+    norms 1, biases 0. The same seed gives the same weights in every dtype.
     """
     shapes = parameter_shapes(config)
     flat = np.zeros(flat_size(shapes), dtype)

@@ -1,0 +1,75 @@
+"""What a forward and a backward pass keep: every activation's shape, laid out in one arena before the run.
+
+Letters: B batch, T sequence, N = B·T rows, C channels, H query heads, K key/value heads, D head size, F feed-forward
+size, L layers, V vocabulary.
+"""
+
+from nanoeuler.config import ModelConfig
+from nanoeuler.parameters import Shapes
+
+
+def layer_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
+    """Return what one layer computes, all of which its backward reads."""
+    C, H, K, D, F = config.hidden_dim, config.num_heads, config.kv_heads, config.head_dim, config.ff_dim
+    N = B * T
+    shapes: Shapes = {
+        **norm_shapes(config, "attention_norm", N),
+        "qkv": (N, (H + 2 * K) * D),
+        "lse": (B, H, T),
+        "attention": (N, H * D),
+        "middle": (N, C),  # the residual stream between attention and feed-forward
+        **norm_shapes(config, "mlp_norm", N),
+        "up": (N, 2 * F if config.activation == "swiglu" else F),
+        "activated": (N, F),
+        "out": (N, C),  # the residual stream after the layer
+    }
+    return shapes
+
+
+def norm_shapes(config: ModelConfig, name: str, N: int) -> Shapes:
+    """Return a norm's output and what its backward needs: rstd, and the mean for layernorm."""
+    shapes: Shapes = {name: (N, config.hidden_dim), f"{name}.rstd": (N,)}
+    if config.norm == "layernorm":
+        shapes[f"{name}.mean"] = (N,)
+    return shapes
+
+
+def trunk_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
+    """Return what lies before and after the layers. One head's arrays serve all prediction heads in turn."""
+    N, C = B * T, config.hidden_dim
+    shapes: Shapes = {
+        "embedded": (N, C),
+        "branch": (N, C),  # what attention or feed-forward adds to the residual stream
+        **norm_shapes(config, "final_norm", N),
+        "logits": (N, config.vocabulary),
+        "losses": (N,),
+    }
+    if config.num_prediction_heads > 1:
+        shapes["prediction"] = (N, C)
+    return shapes
+
+
+def gradient_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
+    """Return the backward's own arrays, which all layers share."""
+    N, C, H, K, D, F = B * T, config.hidden_dim, config.num_heads, config.kv_heads, config.head_dim, config.ff_dim
+    return {
+        "dresidual": (N, C),
+        "dnorm": (N, C),
+        "dbranch": (N, C),
+        "dqkv": (N, (H + 2 * K) * D),
+        "dattention": (N, H * D),
+        "dup": (N, 2 * F if config.activation == "swiglu" else F),
+        "dactivated": (N, F),
+    }
+
+
+def arena_shapes(config: ModelConfig, B: int, T: int, training: bool = True) -> Shapes:
+    """Return every array of the arena by name.
+
+    In training each layer has its own arrays, since the backward comes back to them; otherwise all layers write to
+    the same ones, whose names start with ``layers.0.``.
+    """
+    shapes = trunk_shapes(config, B, T)
+    for layer in range(config.num_layers if training else 1):
+        shapes |= {f"layers.{layer}.{name}": shape for name, shape in layer_shapes(config, B, T).items()}
+    return shapes | gradient_shapes(config, B, T) if training else shapes

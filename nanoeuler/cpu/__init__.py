@@ -1,0 +1,52 @@
+"""The op table in NumPy: one file per op, forward beside backward, to be read and trusted.
+
+The contract of every op: outputs first, then inputs, then scalars; outputs are preallocated; gradients of activations
+are written, gradients of parameters are added to; arrays follow the dtype they are given (float64 for gradient checks,
+float32 for training). Shapes are in the field's letters, said once per file.
+"""
+
+from nanoeuler.cpu.adamw import adamw
+from nanoeuler.cpu.attention import attention_backward, attention_forward
+from nanoeuler.cpu.cross_entropy import cross_entropy_backward, cross_entropy_forward
+from nanoeuler.cpu.dropout import dropout_backward, dropout_forward
+from nanoeuler.cpu.embedding import embedding_backward, embedding_forward
+from nanoeuler.cpu.gelu import gelu_backward, gelu_forward
+from nanoeuler.cpu.global_norm import global_norm
+from nanoeuler.cpu.layernorm import layernorm_backward, layernorm_forward
+from nanoeuler.cpu.linear import linear_backward, linear_forward
+from nanoeuler.cpu.memory import empty, fill, to_numpy
+from nanoeuler.cpu.residual import residual_backward, residual_forward
+from nanoeuler.cpu.rmsnorm import rmsnorm_backward, rmsnorm_forward
+from nanoeuler.cpu.rope import rope_backward, rope_forward, rope_tables
+from nanoeuler.cpu.swiglu import swiglu_backward, swiglu_forward
+
+__all__ = [
+    "adamw",
+    "attention_backward",
+    "attention_forward",
+    "cross_entropy_backward",
+    "cross_entropy_forward",
+    "dropout_backward",
+    "dropout_forward",
+    "embedding_backward",
+    "embedding_forward",
+    "empty",
+    "fill",
+    "gelu_backward",
+    "gelu_forward",
+    "global_norm",
+    "layernorm_backward",
+    "layernorm_forward",
+    "linear_backward",
+    "linear_forward",
+    "residual_backward",
+    "residual_forward",
+    "rmsnorm_backward",
+    "rmsnorm_forward",
+    "rope_backward",
+    "rope_forward",
+    "rope_tables",
+    "swiglu_backward",
+    "swiglu_forward",
+    "to_numpy",
+]

@@ -1,0 +1,189 @@
+"""Causal scaled dot-product attention with grouped queries.
+
+Sources: Vaswani et al. 2017, arXiv:1706.03762; grouped queries: Ainslie et al. 2023, arXiv:2305.13245.
+
+Letters: B batch, T queries, S ≥ T keys (the queries are the last T of the S positions: S = T in training, S > T when
+earlier keys come from a cache), H query heads, K key/value heads, G = H / K, D head size. Query head h reads key/value
+head h // G; K = H is multi-head, K = 1 multi-query attention.
+
+    scores[t, s] = q[t] · k[s] / √D   for s ≤ t + S - T        lse[t] = log Σ_s e^scores[t, s]
+    p[t, s]      = e^(scores[t, s] - lse[t])                    out[t] = Σ_s p[t, s] v[s]
+
+Backward. Only lse is kept; p is computed again (as in FlashAttention, Dao et al. 2022, arXiv:2205.14135). Through
+out = p v, then through the softmax, whose Jacobian is diag(p) - p pᵀ, then through the product q · k::
+
+    dv[s]    = Σ_t p[t, s] dout[t]                  dp[t, s] = dout[t] · v[s]
+    dscores  = p (dp - delta[t])                    delta[t] = Σ_s p dp = dout[t] · out[t]
+    dq[t]    = Σ_s dscores[t, s] k[s] / √D          dk[s]    = Σ_t dscores[t, s] q[t] / √D
+
+dk and dv sum over the G query heads that share them. Queries are taken in blocks of rows; a block meets only the keys
+that its last query may see, so about half of the T x S square is never computed, and none of it is stored.
+:func:`attention_definition` is the same in a few plain lines.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from nanoeuler.cpu.parallel import ones, parallel, scratch
+
+#: Query rows in one block.
+QUERY_ROWS = 64
+#: Elements of one block of scores: 1 MB of float32.
+SCORE_ELEMENTS = 262144
+
+
+def attention_definition(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return the attention of (B, T, H, D) queries to (B, S, K, D) keys and values, as the formula says it."""
+    T, S, H = q.shape[1], k.shape[1], q.shape[2]
+    k, v = (np.repeat(x, H // x.shape[2], axis=2) for x in (k, v))  # each key/value head for its G query heads
+    scores = np.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[3])
+    scores += np.triu(np.full((T, S), -np.inf, q.dtype), k=1 + S - T)  # no query sees a later key
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    p /= p.sum(axis=-1, keepdims=True)
+    return np.einsum("bhts,bshd->bthd", p, v)
+
+
+def attention_forward(out: np.ndarray, lse: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
+    """Write the attention's output and the log-sum-exp that the backward needs.
+
+    Args:
+        out: (B, T, H, D), written.
+        lse: (B, H, T), written.
+        q: (B, T, H, D); rows may lie apart (a slice of packed q|k|v), and so may those of k and v.
+        k: (B, S, K, D).
+        v: (B, S, K, D).
+    """
+    (B, T, H, D), (S, K) = q.shape, k.shape[1:3]
+    G = H // K
+
+    def item(index: tuple[int, slice]) -> None:
+        b, heads = index
+        keys, values = k[b, :, heads].transpose(1, 2, 0), v[b, :, heads].transpose(1, 0, 2)  # (n, D, S), (n, S, D)
+        n = len(keys)
+        queries = slice(heads.start * G, heads.stop * G)
+        for rows, end in _query_blocks(T, S, n * G):
+            R = rows.stop - rows.start
+            scaled = _scaled_queries(q[b, rows, queries], n)
+            p = np.matmul(scaled, keys[:, :, :end], out=scratch("attention p", (n, G * R, end), q.dtype))
+            _mask(p.reshape(n * G, R, end))
+            largest = p.max(axis=-1)
+            p -= largest[..., None]
+            np.exp(p, out=p)
+            sums = p @ ones(end, q.dtype)
+            o = np.matmul(p, values[:, :end], out=scratch("attention out", (n, G * R, D), q.dtype))
+            o /= sums[..., None]
+            out[b, rows, queries] = o.reshape(n * G, R, D).transpose(1, 0, 2)
+            largest += np.log(sums)
+            lse[b, queries, rows] = largest.reshape(n * G, R)
+
+    parallel(item, _items(B, T, S, H, K))
+
+
+def attention_backward(
+    dq: np.ndarray,
+    dk: np.ndarray,
+    dv: np.ndarray,
+    dout: np.ndarray,
+    out: np.ndarray,
+    lse: np.ndarray,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+) -> None:
+    """Write the gradients of queries, keys and values.
+
+    Args:
+        dq: (B, T, H, D), written.
+        dk: (B, S, K, D), written.
+        dv: (B, S, K, D), written.
+        dout: (B, T, H, D).
+        out: (B, T, H, D), the forward's.
+        lse: (B, H, T), the forward's.
+        q: (B, T, H, D), the forward's.
+        k: (B, S, K, D), the forward's.
+        v: (B, S, K, D), the forward's.
+    """
+    (B, T, H, D), (S, K) = q.shape, k.shape[1:3]
+    G, dtype = H // K, q.dtype
+
+    def item(index: tuple[int, slice]) -> None:
+        b, heads = index
+        keys, values = k[b, :, heads].transpose(1, 0, 2), v[b, :, heads].transpose(1, 0, 2)  # (n, S, D)
+        n = len(keys)
+        queries = slice(heads.start * G, heads.stop * G)
+        dkeys, dvalues = scratch("attention dk", (n, S, D), dtype), scratch("attention dv", (n, S, D), dtype)
+        part = scratch("attention part", (n, S, D), dtype)
+        for rows, end in _query_blocks(T, S, n * G):  # the last rows first: they see every key
+            R = rows.stop - rows.start
+            scaled = _scaled_queries(q[b, rows, queries], n)
+            d = scratch("attention dout", (n, G * R, D), dtype)
+            d.reshape(n * G, R, D)[...] = dout[b, rows, queries].transpose(1, 0, 2)
+
+            p = np.matmul(scaled, keys[:, :end].swapaxes(1, 2), out=scratch("attention p", (n, G * R, end), dtype))
+            _mask(p.reshape(n * G, R, end))
+            p -= lse[b, queries, rows].reshape(n, G * R, 1)
+            np.exp(p, out=p)
+            _add_or_write(dvalues, p.swapaxes(1, 2), d, part, end, S)
+
+            product = np.multiply(dout[b, rows, queries], out[b, rows, queries])
+            delta = (product.reshape(-1, D) @ ones(D, dtype)).reshape(R, n * G).T.reshape(n, G * R, 1)
+            dp = np.matmul(d, values[:, :end].swapaxes(1, 2), out=scratch("attention dp", p.shape, dtype))
+            dp -= delta
+            dp *= p  # dscores
+            _add_or_write(dkeys, dp.swapaxes(1, 2), scaled, part, end, S)
+            np.matmul(dp, keys[:, :end], out=d)
+            d *= 1 / math.sqrt(D)
+            dq[b, rows, queries] = d.reshape(n * G, R, D).transpose(1, 0, 2)
+        dk[b, :, heads] = dkeys.transpose(1, 0, 2)
+        dv[b, :, heads] = dvalues.transpose(1, 0, 2)
+
+    parallel(item, _items(B, T, S, H, K))
+
+
+def _items(B: int, T: int, S: int, H: int, K: int) -> list[tuple[int, slice]]:
+    """Cut the work into (sequence, some key/value heads): as many heads as keep a block of scores small."""
+    heads = max(1, min(K, SCORE_ELEMENTS // (H // K * min(T, QUERY_ROWS) * S)))
+    return [(b, slice(first, min(first + heads, K))) for b in range(B) for first in range(0, K, heads)]
+
+
+def _query_blocks(T: int, S: int, heads: int) -> Iterator[tuple[slice, int]]:
+    """Yield blocks of query rows, the last first, each with the number of keys that its last row may see."""
+    size = max(1, min(QUERY_ROWS, SCORE_ELEMENTS // (heads * S)))
+    for start in reversed(range(0, T, size)):
+        stop = min(start + size, T)
+        yield slice(start, stop), stop + S - T
+
+
+def _scaled_queries(q: np.ndarray, n: int) -> np.ndarray:
+    """Copy (R, n·G, D) queries to (n, G·R, D), divided by √D: fewer numbers to scale than the scores."""
+    R, heads, D = q.shape
+    scaled = scratch("attention q", (heads, R, D), q.dtype)
+    np.multiply(q.transpose(1, 0, 2), q.dtype.type(1 / math.sqrt(D)), out=scaled)
+    return scaled.reshape(n, -1, D)
+
+
+def _mask(scores: np.ndarray) -> None:
+    """Add -inf to the scores (heads, R, end) of keys after the query; only the last R keys can be."""
+    R = scores.shape[1]
+    if R > 1:
+        scores[:, :, -R:] += _upper_triangle(R, scores.dtype)
+
+
+_triangles: dict[tuple[int, np.dtype], np.ndarray] = {}
+
+
+def _upper_triangle(n: int, dtype: np.dtype) -> np.ndarray:
+    """Return (n, n): -inf above the diagonal, 0 elsewhere; made once for each size."""
+    if (n, dtype) not in _triangles:
+        _triangles[n, dtype] = np.triu(np.full((n, n), -np.inf, dtype), k=1)
+    return _triangles[n, dtype]
+
+
+def _add_or_write(total: np.ndarray, a: np.ndarray, b: np.ndarray, part: np.ndarray, end: int, S: int) -> None:
+    """Write ``a @ b`` where the block is the first (it sees all S keys), add it to the first ``end`` rows after."""
+    if end == S:
+        np.matmul(a, b, out=total)
+    else:
+        total[:, :end] += np.matmul(a, b, out=part[:, :end])

@@ -1,0 +1,25 @@
+"""Memory of the CPU: what the model asks of a device besides the ops."""
+
+from typing import Any
+
+import numpy as np
+
+from nanoeuler.cpu.parallel import blocks, parallel
+
+
+def empty(size: int, dtype: Any) -> np.ndarray:
+    """Return an uninitialised flat array, aligned to a cache line of 64 bytes."""
+    itemsize = np.dtype(dtype).itemsize
+    raw = np.empty(size * itemsize + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size * itemsize].view(dtype)
+
+
+def fill(out: np.ndarray, value: float) -> None:
+    """Set every element of a flat array."""
+    parallel(lambda part: out[part].fill(value), blocks(out.size))
+
+
+def to_numpy(x: np.ndarray) -> np.ndarray:
+    """Return an array where the host can read it: on a CPU, the array itself."""
+    return x

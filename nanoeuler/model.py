@@ -1,0 +1,312 @@
+"""The transformer: forward and backward, written once against an op table.
+
+``ops`` is a module such as :mod:`nanoeuler.cpu`; nothing here asks which device it is on. Letters: B batch, T
+sequence, N = B·T rows, C channels, H query heads, K key/value heads, D head size, F feed-forward size, L layers,
+V vocabulary.
+
+    x = embedding(tokens)                                       the residual stream, (N, C)
+    x = x + attention_out(attention(rope(qkv(norm(x)))))        L times: attention,
+    x = x + down(activation(up(norm(x))))                       then feed-forward
+    logits_0 = head(final_norm(x))                              the language model
+    logits_k = head(norm_k(x + x @ prediction_k.T))             predicts k + 1 tokens ahead, training only
+
+The further heads are the linear heads of Gloeckle et al. 2024, arXiv:2404.19737, on one shared unembedding.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nanoeuler.activations import arena_shapes
+from nanoeuler.config import ModelConfig
+from nanoeuler.parameters import flat_size, named_views, parameter_shapes
+
+Array = Any  # of the op table's kind: np.ndarray for nanoeuler.cpu
+Arrays = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Where in the sequence of random numbers a micro-batch stands (see :mod:`nanoeuler.cpu.dropout`)."""
+
+    seed: int
+    micro_batch: int  # counts every micro-batch of the run
+    first_row: int = 0  # of this piece in its micro-batch
+
+    def stream(self, site: int) -> int:
+        """Return the stream of one place in the model: its own for every place and every micro-batch."""
+        return self.micro_batch << 16 | site
+
+
+class KeyValueCache:
+    """Keys and values of the positions that a model has seen, so that each new token costs one row."""
+
+    def __init__(self, config: ModelConfig, ops: Any, batch: int, dtype: Any) -> None:
+        shape = (config.num_layers, 2, batch, config.max_seq_len, config.kv_heads, config.head_dim)
+        self.arrays = named_views(ops.empty(flat_size({"cache": shape}), dtype), {"cache": shape})["cache"]
+        self.capacity, self.length = config.max_seq_len, 0
+
+    def append(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
+        """Store (B, T, K, D) keys and values of one layer after the earlier ones; return all of them, (B, S, K, D)."""
+        B, T = keys.shape[:2]
+        for i, new in enumerate((keys, values)):
+            self.arrays[layer, i, :B, self.length : self.length + T] = new
+        stored = self.arrays[layer, :, :B, : self.length + T]
+        return stored[0], stored[1]
+
+
+class Transformer:
+    """A model over given weights, with the activations of at most ``batch`` sequences of ``length`` tokens."""
+
+    def __init__(
+        self, config: ModelConfig, ops: Any, weights: Array, batch: int, length: int, training: bool = True
+    ) -> None:
+        """Allocate the arena; nothing is allocated afterwards.
+
+        Args:
+            config: the architecture, with its vocabulary size.
+            ops: the op table.
+            weights: flat buffer laid out by :func:`~nanoeuler.parameters.parameter_shapes`; its dtype is the model's.
+            batch: largest B.
+            length: largest T.
+            training: keep what the backward needs.
+        """
+        self.config, self.ops, self.training = config, ops, training
+        self.shapes = parameter_shapes(config)
+        self.weights: Arrays = named_views(weights, self.shapes)
+        self.dtype = weights.dtype
+        self._arena = ops.empty(flat_size(arena_shapes(config, batch, length, training)), weights.dtype)
+        self._views: dict[tuple[int, int], Arrays] = {}
+        if config.position == "rope":
+            self.cos, self.sin = ops.rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, weights.dtype)
+
+    # What a caller asks for.
+
+    def logits(self, tokens: Array, cache: KeyValueCache | None = None) -> Array:
+        """Return (B, T, V) logits of the token after each of (B, T) tokens; valid until the next call.
+
+        With a cache the tokens follow those that it holds, which are attended to, and are added to it.
+        """
+        B, T = tokens.shape
+        a = self._arrays(B, T)
+        x = self._trunk_forward(a, tokens, cache, None)
+        self._norm_forward("final_norm", a, "final_norm", x)
+        self.ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
+        if cache is not None:
+            cache.length += T
+        return a["logits"].reshape(B, T, -1)
+
+    def next_logits(self, tokens: Array, cache: KeyValueCache) -> Array:
+        """Return (B, V) logits of the token after the last of (B, T) tokens: the others' are not computed."""
+        B, T = tokens.shape
+        a = self._arrays(B, T)
+        last = self._trunk_forward(a, tokens, cache, None).reshape(B, T, -1)[:, -1]
+        cache.length += T
+        a = self._arrays(B, 1)  # in the same arena: the rows lie where the embedding was
+        x = a["embedded"]
+        x[:] = last.copy()
+        self._norm_forward("final_norm", a, "final_norm", x)
+        self.ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
+        return a["logits"]
+
+    def losses(self, inputs: Array, targets: Array) -> Array:
+        """Return the (B, T) losses in nats of (B, T) targets, 0 where a target is negative."""
+        B, T = inputs.shape
+        logits = self.logits(inputs).reshape(B * T, -1)
+        losses = self._arrays(B, T)["losses"]
+        self.ops.cross_entropy_forward(losses, logits, targets.reshape(-1))
+        return losses.reshape(B, T)
+
+    def loss_and_gradients(
+        self, gradients: Arrays, inputs: Array, targets: Array, dloss: Sequence[float], dropout: Dropout | None = None
+    ) -> list[float]:
+        """Add the gradient of ``Σ_k dloss[k] Σ losses_k`` to ``gradients``; return each head's summed loss in nats.
+
+        Args:
+            gradients: named views laid out as the weights, added to.
+            inputs: (B, T) tokens.
+            targets: (heads, B, T): what each head should predict; negative to ignore.
+            dloss: a weight for each head, 1 / (number of targets) for the mean loss of the first.
+            dropout: where the random numbers stand, if the configuration drops anything.
+        """
+        B, T = inputs.shape
+        a = self._arrays(B, T)
+        dropout = dropout if self.config.dropout else None
+        x = self._trunk_forward(a, inputs, None, dropout)
+        losses = [
+            self._head_forward_backward(k, a, gradients, x, targets[k].reshape(-1), dloss[k])
+            for k in range(self.config.num_prediction_heads)
+        ]
+        self._trunk_backward(a, gradients, inputs, dropout)
+        return losses
+
+    # Forward.
+
+    def _trunk_forward(self, a: Arrays, tokens: Array, cache: KeyValueCache | None, dropout: Dropout | None) -> Array:
+        B, T = tokens.shape
+        W, start = self.weights, cache.length if cache else 0
+        x = a["embedded"]
+        self.ops.embedding_forward(x.reshape(B, T, -1), tokens, W["embedding.weight"], W.get("position.weight"), start)
+        self._dropout_forward(x, dropout, 0)
+        for layer in range(self.config.num_layers):
+            x = self._layer_forward(layer, a, x, B, T, cache, dropout)
+        return x
+
+    def _layer_forward(
+        self, layer: int, a: Arrays, x: Array, B: int, T: int, cache: KeyValueCache | None, dropout: Dropout | None
+    ) -> Array:
+        ops, at, name = self.ops, f"layers.{layer if self.training else 0}.", f"layers.{layer}."
+
+        self._norm_forward(name + "attention_norm", a, at + "attention_norm", x)
+        self._linear_forward(name + "qkv", a[at + "qkv"], a[at + "attention_norm"])
+        q, k, v = self._split_heads(a[at + "qkv"], B, T)
+        self._rope(ops.rope_forward, a[at + "qkv"], B, T, cache.length if cache else 0)
+        if cache:
+            k, v = cache.append(layer, k, v)
+        ops.attention_forward(a[at + "attention"].reshape(q.shape), a[at + "lse"], q, k, v)
+        self._linear_forward(name + "attention_out", a["branch"], a[at + "attention"])
+        self._dropout_forward(a["branch"], dropout, 1 + 2 * layer)
+        ops.residual_forward(a[at + "middle"], x, a["branch"])
+
+        self._norm_forward(name + "mlp_norm", a, at + "mlp_norm", a[at + "middle"])
+        self._linear_forward(name + self._up, a[at + "up"], a[at + "mlp_norm"])
+        if self.config.activation == "swiglu":
+            ops.swiglu_forward(a[at + "activated"], a[at + "up"])
+        else:
+            ops.gelu_forward(a[at + "activated"], a[at + "up"])
+        self._linear_forward(name + "down", a["branch"], a[at + "activated"])
+        self._dropout_forward(a["branch"], dropout, 2 + 2 * layer)
+        ops.residual_forward(a[at + "out"], a[at + "middle"], a["branch"])
+        return a[at + "out"]
+
+    # Backward, in the opposite order. a["dresidual"] holds the gradient of the residual stream all the way down.
+
+    def _head_forward_backward(
+        self, k: int, a: Arrays, gradients: Arrays, x: Array, targets: Array, dloss: float
+    ) -> float:
+        """Compute head k's logits, its loss and the backward to the trunk: so one array of logits serves all heads."""
+        ops, norm = self.ops, "final_norm" if k == 0 else f"prediction.{k}.norm"
+        z = x
+        if k > 0:
+            z = a["prediction"]
+            self._linear_forward(f"prediction.{k}", a["branch"], x)
+            ops.residual_forward(z, x, a["branch"])
+        self._norm_forward(norm, a, "final_norm", z)
+        ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
+
+        dlogits = a["logits"]
+        ops.cross_entropy_backward(a["losses"], dlogits, a["logits"], targets, dloss)
+        loss = float(ops.to_numpy(a["losses"]).sum(dtype="float64"))
+        head = "embedding.weight" if self.config.tie_embeddings else "head.weight"
+        ops.linear_backward(a["dnorm"], gradients[head], None, dlogits, a["final_norm"], self.weights[head])
+        if k == 0:
+            self._norm_backward(norm, a, gradients, "final_norm", a["dresidual"], a["dnorm"], z)
+        else:
+            self._norm_backward(norm, a, gradients, "final_norm", a["dbranch"], a["dnorm"], z)
+            self._linear_backward(f"prediction.{k}", gradients, a["dnorm"], a["dbranch"], x)
+            ops.residual_forward(a["dresidual"], a["dresidual"], a["dbranch"])
+            ops.residual_forward(a["dresidual"], a["dresidual"], a["dnorm"])
+        return loss
+
+    def _trunk_backward(self, a: Arrays, gradients: Arrays, tokens: Array, dropout: Dropout | None) -> None:
+        B, T = tokens.shape
+        for layer in reversed(range(self.config.num_layers)):
+            x = a[f"layers.{layer - 1}.out"] if layer > 0 else a["embedded"]
+            self._layer_backward(layer, a, gradients, x, B, T, dropout)
+        dx = a["dresidual"]
+        self._dropout_backward(dx, dx, dropout, 0)
+        self.ops.embedding_backward(
+            gradients["embedding.weight"], gradients.get("position.weight"), dx.reshape(B, T, -1), tokens
+        )
+
+    def _layer_backward(
+        self, layer: int, a: Arrays, gradients: Arrays, x: Array, B: int, T: int, dropout: Dropout | None
+    ) -> None:
+        ops, at = self.ops, f"layers.{layer}."
+        dx, dnorm = a["dresidual"], a["dnorm"]
+
+        dbranch = self._dropout_backward(a["dbranch"], dx, dropout, 2 + 2 * layer)
+        self._linear_backward(at + "down", gradients, a["dactivated"], dbranch, a[at + "activated"])
+        if self.config.activation == "swiglu":
+            ops.swiglu_backward(a["dup"], a["dactivated"], a[at + "up"])
+        else:
+            ops.gelu_backward(a["dup"], a["dactivated"], a[at + "up"])
+        self._linear_backward(at + self._up, gradients, dnorm, a["dup"], a[at + "mlp_norm"])
+        self._norm_backward(at + "mlp_norm", a, gradients, at + "mlp_norm", dnorm, dnorm, a[at + "middle"])
+        ops.residual_forward(dx, dx, dnorm)
+
+        dbranch = self._dropout_backward(a["dbranch"], dx, dropout, 1 + 2 * layer)
+        self._linear_backward(at + "attention_out", gradients, a["dattention"], dbranch, a[at + "attention"])
+        q, k, v = self._split_heads(a[at + "qkv"], B, T)
+        dq, dk, dv = self._split_heads(a["dqkv"], B, T)
+        dout, out = a["dattention"].reshape(q.shape), a[at + "attention"].reshape(q.shape)
+        ops.attention_backward(dq, dk, dv, dout, out, a[at + "lse"], q, k, v)
+        self._rope(ops.rope_backward, a["dqkv"], B, T, 0)
+        self._linear_backward(at + "qkv", gradients, dnorm, a["dqkv"], a[at + "attention_norm"])
+        self._norm_backward(at + "attention_norm", a, gradients, at + "attention_norm", dnorm, dnorm, x)
+        ops.residual_forward(dx, dx, dnorm)
+
+    # The switches of the configuration, each in one place.
+
+    @property
+    def _up(self) -> str:
+        return "gate_up" if self.config.activation == "swiglu" else "up"
+
+    def _head_weight(self) -> Array:
+        return self.weights["embedding.weight" if self.config.tie_embeddings else "head.weight"]
+
+    def _arrays(self, B: int, T: int) -> Arrays:
+        """Return the arena's arrays for this batch and length, by name."""
+        if (B, T) not in self._views:
+            self._views[B, T] = named_views(self._arena, arena_shapes(self.config, B, T, self.training))
+        return self._views[B, T]
+
+    def _split_heads(self, qkv: Array, B: int, T: int) -> tuple[Array, Array, Array]:
+        """View (N, (H + 2K)·D) packed q|k|v as (B, T, H, D), (B, T, K, D), (B, T, K, D)."""
+        H, K = self.config.num_heads, self.config.kv_heads
+        heads = qkv.reshape(B, T, H + 2 * K, self.config.head_dim)
+        return heads[:, :, :H], heads[:, :, H : H + K], heads[:, :, H + K :]
+
+    def _rope(self, rotate: Any, qkv: Array, B: int, T: int, start: int) -> None:
+        """Turn queries and keys in place; they lie side by side."""
+        if self.config.position == "rope":
+            heads = qkv.reshape(B, T, -1, self.config.head_dim)[:, :, : self.config.num_heads + self.config.kv_heads]
+            rotate(heads, heads, self.cos[start : start + T], self.sin[start : start + T])
+
+    def _linear_forward(self, name: str, out: Array, x: Array) -> None:
+        self.ops.linear_forward(out, x, self.weights[name + ".weight"], self.weights.get(name + ".bias"))
+
+    def _linear_backward(self, name: str, gradients: Arrays, dx: Array, dout: Array, x: Array) -> None:
+        weight = name + ".weight"
+        self.ops.linear_backward(dx, gradients[weight], gradients.get(name + ".bias"), dout, x, self.weights[weight])
+
+    def _norm_forward(self, name: str, a: Arrays, at: str, x: Array) -> None:
+        weight, eps = self.weights[name + ".weight"], self.config.norm_eps
+        if self.config.norm == "rmsnorm":
+            self.ops.rmsnorm_forward(a[at], a[at + ".rstd"], x, weight, eps)
+        else:
+            bias = self.weights.get(name + ".bias")
+            self.ops.layernorm_forward(a[at], a[at + ".mean"], a[at + ".rstd"], x, weight, bias, eps)
+
+    def _norm_backward(
+        self, name: str, a: Arrays, gradients: Arrays, at: str, dx: Array, dout: Array, x: Array
+    ) -> None:
+        weight, dweight = self.weights[name + ".weight"], gradients[name + ".weight"]
+        if self.config.norm == "rmsnorm":
+            self.ops.rmsnorm_backward(dx, dweight, dout, x, weight, a[at + ".rstd"])
+        else:
+            dbias = gradients.get(name + ".bias")
+            self.ops.layernorm_backward(dx, dweight, dbias, dout, x, weight, a[at + ".mean"], a[at + ".rstd"])
+
+    def _dropout_forward(self, x: Array, dropout: Dropout | None, site: int) -> None:
+        if dropout:
+            start = dropout.first_row * self.config.hidden_dim
+            self.ops.dropout_forward(x, x, self.config.dropout, dropout.seed, dropout.stream(site), start)
+
+    def _dropout_backward(self, dx: Array, dout: Array, dropout: Dropout | None, site: int) -> Array:
+        """Return the gradient of what was dropped: written to ``dx``, or ``dout`` itself where nothing was."""
+        if not dropout:
+            return dout
+        start = dropout.first_row * self.config.hidden_dim
+        self.ops.dropout_backward(dx, dout, self.config.dropout, dropout.seed, dropout.stream(site), start)
+        return dx
