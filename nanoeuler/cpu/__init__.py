@@ -5,6 +5,7 @@ are written, gradients of parameters are added to; arrays follow the dtype they 
 float32 for training). Shapes are in the field's letters, said once per file.
 """
 
+from nanoeuler.cpu.accumulate import accumulate
 from nanoeuler.cpu.adamw import adamw
 from nanoeuler.cpu.attention import attention_backward, attention_forward
 from nanoeuler.cpu.cross_entropy import cross_entropy_backward, cross_entropy_forward
@@ -21,6 +22,7 @@ from nanoeuler.cpu.rope import rope_backward, rope_forward, rope_tables
 from nanoeuler.cpu.swiglu import swiglu_backward, swiglu_forward
 
 __all__ = [
+    "accumulate",
     "adamw",
     "attention_backward",
     "attention_forward",

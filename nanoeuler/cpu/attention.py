@@ -60,23 +60,21 @@ def attention_forward(out: np.ndarray, lse: np.ndarray, q: np.ndarray, k: np.nda
 
     def item(index: tuple[int, slice]) -> None:
         b, heads = index
-        keys, values = k[b, :, heads].transpose(1, 2, 0), v[b, :, heads].transpose(1, 0, 2)  # (n, D, S), (n, S, D)
+        keys, values = k[b, :, heads].transpose(1, 0, 2), v[b, :, heads].transpose(1, 0, 2)  # (n, S, D)
         n = len(keys)
         queries = slice(heads.start * G, heads.stop * G)
         for rows, end in _query_blocks(T, S, n * G):
             R = rows.stop - rows.start
-            scaled = _scaled_queries(q[b, rows, queries], n)
-            p = np.matmul(scaled, keys[:, :, :end], out=scratch("attention p", (n, G * R, end), q.dtype))
-            _mask(p.reshape(n * G, R, end))
-            largest = p.max(axis=-1)
-            p -= largest[..., None]
+            p = _scores(keys[:, :end], _scaled_queries(q[b, rows, queries], n), R)
+            largest = np.max(p, axis=1, out=scratch("attention max", (n, G * R), q.dtype))
+            p -= largest[:, None]
             np.exp(p, out=p)
-            sums = p @ ones(end, q.dtype)
-            o = np.matmul(p, values[:, :end], out=scratch("attention out", (n, G * R, D), q.dtype))
+            sums = np.matmul(ones(end, q.dtype), p, out=scratch("attention sums", (n, G * R), q.dtype))
+            o = np.matmul(p.swapaxes(1, 2), values[:, :end], out=scratch("attention out", (n, G * R, D), q.dtype))
             o /= sums[..., None]
             out[b, rows, queries] = o.reshape(n * G, R, D).transpose(1, 0, 2)
-            largest += np.log(sums)
-            lse[b, queries, rows] = largest.reshape(n * G, R)
+            np.log(sums, out=sums)
+            np.add(largest.reshape(n * G, R), sums.reshape(n * G, R), out=lse[b, queries, rows])
 
     parallel(item, _items(B, T, S, H, K))
 
@@ -118,22 +116,22 @@ def attention_backward(
         for rows, end in _query_blocks(T, S, n * G):  # the last rows first: they see every key
             R = rows.stop - rows.start
             scaled = _scaled_queries(q[b, rows, queries], n)
+            p = _scores(keys[:, :end], scaled, R)
+            p -= lse[b, queries, rows].reshape(n, 1, G * R)
+            np.exp(p, out=p)
+
             d = scratch("attention dout", (n, G * R, D), dtype)
             d.reshape(n * G, R, D)[...] = dout[b, rows, queries].transpose(1, 0, 2)
+            _add_or_write(dvalues, p, d, part, end, S)
+            dp = np.matmul(values[:, :end], d.swapaxes(1, 2), out=scratch("attention dp", p.shape, dtype))
 
-            p = np.matmul(scaled, keys[:, :end].swapaxes(1, 2), out=scratch("attention p", (n, G * R, end), dtype))
-            _mask(p.reshape(n * G, R, end))
-            p -= lse[b, queries, rows].reshape(n, G * R, 1)
-            np.exp(p, out=p)
-            _add_or_write(dvalues, p.swapaxes(1, 2), d, part, end, S)
-
-            product = np.multiply(dout[b, rows, queries], out[b, rows, queries])
-            delta = (product.reshape(-1, D) @ ones(D, dtype)).reshape(R, n * G).T.reshape(n, G * R, 1)
-            dp = np.matmul(d, values[:, :end].swapaxes(1, 2), out=scratch("attention dp", p.shape, dtype))
-            dp -= delta
+            product = scratch("attention product", (n * G, R, D), dtype)
+            np.multiply(d.reshape(n * G, R, D), out[b, rows, queries].transpose(1, 0, 2), out=product)
+            delta = np.matmul(product, ones(D, dtype), out=scratch("attention delta", (n * G, R), dtype))
+            dp -= delta.reshape(n, 1, G * R)
             dp *= p  # dscores
-            _add_or_write(dkeys, dp.swapaxes(1, 2), scaled, part, end, S)
-            np.matmul(dp, keys[:, :end], out=d)
+            _add_or_write(dkeys, dp, scaled, part, end, S)
+            np.matmul(dp.swapaxes(1, 2), keys[:, :end], out=d)
             d *= 1 / math.sqrt(D)
             dq[b, rows, queries] = d.reshape(n * G, R, D).transpose(1, 0, 2)
         dk[b, :, heads] = dkeys.transpose(1, 0, 2)
@@ -164,21 +162,26 @@ def _scaled_queries(q: np.ndarray, n: int) -> np.ndarray:
     return scaled.reshape(n, -1, D)
 
 
-def _mask(scores: np.ndarray) -> None:
-    """Add -inf to the scores (heads, R, end) of keys after the query; only the last R keys can be."""
-    R = scores.shape[1]
-    if R > 1:
-        scores[:, :, -R:] += _upper_triangle(R, scores.dtype)
+def _scores(keys: np.ndarray, scaled: np.ndarray, R: int) -> np.ndarray:
+    """Return the (n, end, G·R) scores of (n, end, D) keys and (n, G·R, D) queries, -inf where a key is later.
+
+    Keys run down and queries across, so that maxima and sums over the keys of each query go over whole rows at a time,
+    several times faster than along them. Only the last R keys can be later than any of the R queries.
+    """
+    n, end, _ = keys.shape
+    p = np.matmul(keys, scaled.swapaxes(1, 2), out=scratch("attention p", (n, end, scaled.shape[1]), keys.dtype))
+    p.reshape(n, end, -1, R)[:, end - R :] += _later(R, keys.dtype)
+    return p
 
 
-_triangles: dict[tuple[int, np.dtype], np.ndarray] = {}
+_masks: dict[tuple[int, np.dtype], np.ndarray] = {}
 
 
-def _upper_triangle(n: int, dtype: np.dtype) -> np.ndarray:
-    """Return (n, n): -inf above the diagonal, 0 elsewhere; made once for each size."""
-    if (n, dtype) not in _triangles:
-        _triangles[n, dtype] = np.triu(np.full((n, n), -np.inf, dtype), k=1)
-    return _triangles[n, dtype]
+def _later(n: int, dtype: np.dtype) -> np.ndarray:
+    """Return (n, 1, n): -inf where the key (down) comes after the query (across), 0 elsewhere; made once per size."""
+    if (n, dtype) not in _masks:
+        _masks[n, dtype] = np.tril(np.full((n, n), -np.inf, dtype), k=-1)[:, None]
+    return _masks[n, dtype]
 
 
 def _add_or_write(total: np.ndarray, a: np.ndarray, b: np.ndarray, part: np.ndarray, end: int, S: int) -> None:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-#: Elements of one array in one block: 128 KB of float32, so that the three or four arrays of an op stay in L2.
-BLOCK_ELEMENTS = 32768
+#: Elements of one array in one block: 256 KB of float32, so that the few arrays of an op stay in L2.
+BLOCK_ELEMENTS = 65536
 
 #: About how many tiles a matrix product is cut into when the op itself is parallel.
 TILES = 8
@@ -129,7 +129,7 @@ def parallel(function: Callable[[Any], None], items: Iterable[Any]) -> None:
 def blocks(rows: int, columns: int = 1) -> list[slice]:
     """Cut ``rows`` rows of ``columns`` elements into slices that fit the cache.
 
-    >>> blocks(5, 16384)
+    >>> blocks(5, 32768)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     size = max(1, BLOCK_ELEMENTS // max(1, columns))

@@ -49,19 +49,17 @@ def rope_backward(dx: np.ndarray, dout: np.ndarray, cos: np.ndarray, sin: np.nda
 
 
 def _rotate(out: np.ndarray, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, sign: int) -> None:
+    """Write ``x * [cos, cos] + [x2, x1] * [-sin, sin]``: the two lines above, whole heads at a time."""
     B, T, H, D = x.shape
-    half = D // 2
+    both_cos = np.concatenate([cos, cos], axis=1)[:, None]  # (T, 1, D)
+    signed_sin = np.stack([-sign * sin, sign * sin], axis=1)[:, None]  # (T, 1, 2, D/2)
 
     def block(item: tuple[int, slice]) -> None:
         b, rows = item
-        c, s = cos[rows, None], sin[rows, None] * sign
-        x1, x2 = x[b, rows, :, :half], x[b, rows, :, half:]
-        first = np.multiply(x1, c, out=scratch("rope first", x1.shape, x.dtype))
-        cross = np.multiply(x2, s, out=scratch("rope cross", x1.shape, x.dtype))
-        first -= cross
-        np.multiply(x1, s, out=cross)
-        np.multiply(x2, c, out=out[b, rows, :, half:])
-        out[b, rows, :, half:] += cross
-        out[b, rows, :, :half] = first
+        halves = x[b, rows].reshape(-1, H, 2, D // 2)
+        turned = np.multiply(x[b, rows], both_cos[rows], out=scratch("rope", halves.shape, x.dtype).reshape(-1, H, D))
+        cross = scratch("rope cross", halves.shape, x.dtype)
+        np.multiply(halves[:, :, ::-1], signed_sin[rows], out=cross)
+        np.add(turned, cross.reshape(-1, H, D), out=out[b, rows])
 
     parallel(block, [(b, rows) for b in range(B) for rows in blocks(T, H * D)])

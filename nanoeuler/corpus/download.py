@@ -1,0 +1,128 @@
+"""Files from the network, kept in a cache: verified, and either whole or not there at all."""
+
+import contextlib
+import hashlib
+import os
+import queue
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import requests
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from nanoeuler.errors import UserError
+
+#: What the downloading thread hands over: first the size in bytes (None: unknown), then pieces, then b"" at the end.
+Arrival = int | bytes | None | Exception
+
+
+def cache_folder() -> Path:
+    """Return the folder that downloads are kept in, where this operating system has such folders; it may not exist."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "nanoeuler"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "nanoeuler"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nanoeuler"
+
+
+def sha256_of(data: bytes) -> str:
+    """Return the SHA-256 of some bytes in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def fetch(url: str, path: Path, sha256: str, patience: float = 120.0) -> None:
+    """Download ``url`` to ``path``, with a progress bar on a terminal.
+
+    The file takes its name only after its SHA-256 has been found right. All of it, name look-up included, must be
+    done within ``patience`` seconds.
+
+    Raises:
+        UserError: the network, the server or the disk failed, it took too long, or the content is another.
+    """
+    arrived: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+    deadline = time.monotonic() + patience
+
+    def next_arrival() -> Arrival:
+        try:
+            item = arrived.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise UserError(f"{url}: not here after {patience:g} seconds") from None
+        if isinstance(item, Exception):
+            raise UserError(f"{url}: {_cause(item)}")
+        return item
+
+    digest = hashlib.sha256()
+    with written_whole(path) as file, _progress_bar() as progress:
+        # A thread, because no timeout of the socket covers the look-up of a name or several addresses in turn.
+        threading.Thread(target=_receive, args=(url, patience, arrived), daemon=True).start()
+        size = next_arrival()
+        bar = progress.add_task(path.name, total=size if isinstance(size, int) else None)
+        while isinstance(piece := next_arrival(), bytes) and piece:
+            file.write(piece)
+            digest.update(piece)
+            progress.advance(bar, len(piece))
+        if digest.hexdigest() != sha256:
+            raise UserError(f"{url}: another file than expected: sha256 {digest.hexdigest()}, expected {sha256}")
+
+
+def _receive(url: str, patience: float, arrived: "queue.SimpleQueue[Arrival]") -> None:
+    """Put what comes from a URL into a queue: see :data:`Arrival`. Runs in a thread of its own."""
+    deadline = time.monotonic() + patience
+    try:
+        # Identity: with compression on the way, Content-Length would not be the size of the file.
+        headers = {"Accept-Encoding": "identity"}
+        with requests.get(url, stream=True, timeout=patience, headers=headers) as response:
+            response.raise_for_status()
+            length = response.headers.get("Content-Length", "")
+            arrived.put(int(length) if length.isdecimal() else None)
+            for piece in response.iter_content(1 << 16):
+                if time.monotonic() > deadline:  # nobody waits any longer
+                    return
+                arrived.put(piece)
+        arrived.put(b"")
+    except Exception as error:
+        arrived.put(error)
+
+
+def _cause(error: BaseException) -> str:
+    """Return the few words at the bottom of a chain of exceptions: "[Errno 111] Connection refused"."""
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"the server answered {error.response.status_code} {error.response.reason}"
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error) or type(error).__name__
+
+
+def _progress_bar() -> Progress:
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write to, which becomes ``path`` at the end of the block: all of it, or nothing is changed.
+
+    The folder is made if it is missing.
+
+    Raises:
+        UserError: the disk is full, the folder is read-only, and so on; it names the path and the reason.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write it: {error.strerror or error}") from None
