@@ -4,8 +4,13 @@ Letters: B batch, T sequence, N = B·T rows, C channels, H query heads, K key/va
 size, L layers, V vocabulary.
 """
 
+from typing import Literal
+
 from nanoeuler.config import ModelConfig
 from nanoeuler.parameters import Shapes
+
+#: What a model is planned for: forward and backward, losses and logits of every token, or the next token's logits.
+Purpose = Literal["training", "evaluation", "generation"]
 
 
 def layer_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
@@ -34,17 +39,17 @@ def norm_shapes(config: ModelConfig, name: str, N: int) -> Shapes:
     return shapes
 
 
-def trunk_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
+def trunk_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose) -> Shapes:
     """Return what lies before and after the layers. One head's arrays serve all prediction heads in turn."""
     N, C = B * T, config.hidden_dim
     shapes: Shapes = {
         "embedded": (N, C),
         "branch": (N, C),  # what attention or feed-forward adds to the residual stream
         **norm_shapes(config, "final_norm", N),
-        "logits": (N, config.vocabulary),
+        "logits": (B if purpose == "generation" else N, config.vocabulary),
         "losses": (N,),
     }
-    if config.num_prediction_heads > 1:
+    if purpose == "training" and config.num_prediction_heads > 1:
         shapes["prediction"] = (N, C)
     return shapes
 
@@ -63,13 +68,14 @@ def gradient_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
     }
 
 
-def arena_shapes(config: ModelConfig, B: int, T: int, training: bool = True) -> Shapes:
+def arena_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose = "training") -> Shapes:
     """Return every array of the arena by name.
 
     In training each layer has its own arrays, since the backward comes back to them; otherwise all layers write to
-    the same ones, whose names start with ``layers.0.``.
+    the same ones, whose names start with ``layers.0.``. Generation has logits of each sequence's last token only.
     """
-    shapes = trunk_shapes(config, B, T)
-    for layer in range(config.num_layers if training else 1):
+    layers = config.num_layers if purpose == "training" else 1
+    shapes = trunk_shapes(config, B, T, purpose)
+    for layer in range(layers):
         shapes |= {f"layers.{layer}.{name}": shape for name, shape in layer_shapes(config, B, T).items()}
-    return shapes | gradient_shapes(config, B, T) if training else shapes
+    return shapes | gradient_shapes(config, B, T) if purpose == "training" else shapes

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nanoeuler.activations import arena_shapes
+from nanoeuler.activations import Purpose, arena_shapes
 from nanoeuler.config import ModelConfig
 from nanoeuler.parameters import flat_size, named_views, parameter_shapes
 
@@ -59,7 +59,7 @@ class Transformer:
     """A model over given weights, with the activations of at most ``batch`` sequences of ``length`` tokens."""
 
     def __init__(
-        self, config: ModelConfig, ops: Any, weights: Array, batch: int, length: int, training: bool = True
+        self, config: ModelConfig, ops: Any, weights: Array, batch: int, length: int, purpose: Purpose = "training"
     ) -> None:
         """Allocate the arena; nothing is allocated afterwards.
 
@@ -69,13 +69,13 @@ class Transformer:
             weights: flat buffer laid out by :func:`~nanoeuler.parameters.parameter_shapes`; its dtype is the model's.
             batch: largest B.
             length: largest T.
-            training: keep what the backward needs.
+            purpose: what it is for; see :func:`~nanoeuler.activations.arena_shapes`.
         """
-        self.config, self.ops, self.training = config, ops, training
+        self.config, self.ops, self.purpose = config, ops, purpose
         self.shapes = parameter_shapes(config)
         self.weights: Arrays = named_views(weights, self.shapes)
         self.dtype = weights.dtype
-        self._arena = ops.empty(flat_size(arena_shapes(config, batch, length, training)), weights.dtype)
+        self._arena = ops.empty(flat_size(arena_shapes(config, batch, length, purpose)), weights.dtype)
         self._views: dict[tuple[int, int], Arrays] = {}
         if config.position == "rope":
             self.cos, self.sin = ops.rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, weights.dtype)
@@ -100,14 +100,13 @@ class Transformer:
         """Return (B, V) logits of the token after the last of (B, T) tokens: the others' are not computed."""
         B, T = tokens.shape
         a = self._arrays(B, T)
-        last = self._trunk_forward(a, tokens, cache, None).reshape(B, T, -1)[:, -1]
+        x = self._trunk_forward(a, tokens, cache, None)
         cache.length += T
-        a = self._arrays(B, 1)  # in the same arena: the rows lie where the embedding was
-        x = a["embedded"]
-        x[:] = last.copy()
-        self._norm_forward("final_norm", a, "final_norm", x)
-        self.ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
-        return a["logits"]
+        last = {name: a[name][:B] for name in a if name.startswith("final_norm") or name in ("branch", "logits")}
+        last["branch"][:] = x.reshape(B, T, -1)[:, -1]
+        self._norm_forward("final_norm", last, "final_norm", last["branch"])
+        self.ops.linear_forward(last["logits"], last["final_norm"], self._head_weight(), None)
+        return last["logits"]
 
     def losses(self, inputs: Array, targets: Array) -> Array:
         """Return the (B, T) losses in nats of (B, T) targets, 0 where a target is negative."""
@@ -155,7 +154,7 @@ class Transformer:
     def _layer_forward(
         self, layer: int, a: Arrays, x: Array, B: int, T: int, cache: KeyValueCache | None, dropout: Dropout | None
     ) -> Array:
-        ops, at, name = self.ops, f"layers.{layer if self.training else 0}.", f"layers.{layer}."
+        ops, at, name = self.ops, f"layers.{layer if self.purpose == 'training' else 0}.", f"layers.{layer}."
 
         self._norm_forward(name + "attention_norm", a, at + "attention_norm", x)
         self._linear_forward(name + "qkv", a[at + "qkv"], a[at + "attention_norm"])
@@ -258,7 +257,7 @@ class Transformer:
     def _arrays(self, B: int, T: int) -> Arrays:
         """Return the arena's arrays for this batch and length, by name."""
         if (B, T) not in self._views:
-            self._views[B, T] = named_views(self._arena, arena_shapes(self.config, B, T, self.training))
+            self._views[B, T] = named_views(self._arena, arena_shapes(self.config, B, T, self.purpose))
         return self._views[B, T]
 
     def _split_heads(self, qkv: Array, B: int, T: int) -> tuple[Array, Array, Array]:

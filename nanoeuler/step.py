@@ -5,10 +5,12 @@ adds to that piece's own gradient; the pieces' gradients are then summed in thei
 number of pieces but not on which worker was quick. With a single piece the workers share out each op instead.
 """
 
+import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
@@ -80,11 +82,11 @@ class TrainingStep:
 
     def run(self, micro_batches: Sequence[Batch], learning_rate: float) -> StepResult:
         """Train on the micro-batches as on one batch: the loss is the mean over all their targets."""
-        losses = self._backward(micro_batches)
+        loss = self._backward(micro_batches)
         self.micro_batches += len(micro_batches)
         self.ops.accumulate(self._gradients[0], self._gradients[1:])
         self.ops.global_norm(self._norm, self._gradients[0])
-        loss, norm = losses, float(self.ops.to_numpy(self._norm)[0])
+        norm = float(self.ops.to_numpy(self._norm)[0])
         skipped = self._recent.judge(loss, norm)
         if not skipped:
             self.updates += 1
@@ -98,9 +100,8 @@ class TrainingStep:
         def item(index: tuple[int, int]) -> None:
             (inputs, targets), piece = batches[index[0]], self.pieces[index[1]]
             if len(inputs[piece]):
-                model = self._models.get()
-                sums[index] = model.losses(inputs[piece], targets[0, piece]).sum(dtype=np.float64)
-                self._models.put(model)
+                with self._model() as model:
+                    sums[index] = model.losses(inputs[piece], targets[0, piece]).sum(dtype=np.float64)
 
         self._for_each(item, [(b, p) for b in range(len(batches)) for p in range(len(self.pieces))])
         return float(sums.sum()) / max(1, sum(int((targets[0] >= 0).sum()) for _, targets in batches))
@@ -124,13 +125,15 @@ class TrainingStep:
         losses = np.zeros((len(self.pieces), len(micro_batches)))
 
         def item(p: int) -> None:
-            piece, model = self.pieces[p], self._models.get()
+            piece = self.pieces[p]
             self.ops.fill(self._gradients[p], 0)
-            for i, (inputs, targets) in enumerate(micro_batches):
-                dropout = Dropout(self.training.seed, self.micro_batches + i, piece.start * inputs.shape[1])
-                per_head = model.loss_and_gradients(self._views[p], inputs[piece], targets[:, piece], dloss, dropout)
-                losses[p, i] = per_head[0]
-            self._models.put(model)
+            with self._model() as model:
+                for i, (inputs, targets) in enumerate(micro_batches):
+                    dropout = Dropout(self.training.seed, self.micro_batches + i, piece.start * inputs.shape[1])
+                    per_head = model.loss_and_gradients(
+                        self._views[p], inputs[piece], targets[:, piece], dloss, dropout
+                    )
+                    losses[p, i] = per_head[0]
 
         self._for_each(item, range(len(self.pieces)))
         return float(losses.sum()) / counts[0]
@@ -152,6 +155,14 @@ class TrainingStep:
                 decay,
                 self.updates,
             )
+
+    @contextmanager
+    def _model(self) -> Iterator[Transformer]:
+        model = self._models.get()
+        try:
+            yield model
+        finally:
+            self._models.put(model)
 
     def _for_each(self, item: Any, items: Sequence[Any]) -> None:
         """Run the items on the team; with a single piece one after the other, each op then sharing out its work."""
@@ -213,4 +224,4 @@ def cut_batch(config: ModelConfig, training: TrainingConfig, workers: int) -> li
         pieces = min(2 * workers, B * T // PIECE_TOKENS) if small and workers > 1 else 1
     pieces = max(1, min(pieces, B))
     edges = [B * i // pieces for i in range(pieces + 1)]
-    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]

@@ -1,0 +1,295 @@
+"""``python -m nanoeuler.bench train``: our training step beside PyTorch's, on the same model, in one run.
+
+Both sides start from the same weights, see the same batches, and clip and update by the same rule; before anything is
+timed their first losses and gradient norms must agree, for a race between two different models says nothing.
+"""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from nanoeuler.bench import measure, memory
+from nanoeuler.bench.contender import COMPILED, EAGER, OURS, Contender, build
+from nanoeuler.bench.workload import NANOGPT, SIZES, Workload, recipe
+from nanoeuler.config import Parser
+from nanoeuler.console import format_bytes, format_count, format_duration
+from nanoeuler.errors import UserError, nearest
+from nanoeuler.step import available_cores
+
+#: Steps whose loss and gradient norm must agree: the first checks the model, the second the update too.
+CHECK_STEPS = 2
+#: Largest relative difference.
+TOLERANCE = 1e-3
+
+Tell = Callable[[str], None]
+Result = dict[str, Any]
+
+
+def main(arguments: list[str]) -> None:
+    """Parse the options, measure every size, print a table for each and write the JSON file after each.
+
+    Raises:
+        UserError: an option is wrong, the file cannot be written, or two contenders turn out to differ.
+    """
+    options = _parse(arguments)
+    console = Console(stderr=True, highlight=False)
+    report: Result = {"machine": describe_machine(options.workers), "sizes": []}
+    _write(options.json, report)
+    for name in options.sizes:
+        result = measure_size(name, workloads(name, options.workers, options.compile), options.steps, console)
+        report["sizes"].append(result)
+        _write(options.json, report)
+        print_tables(result, Console(highlight=False))
+
+
+def _parse(arguments: list[str]) -> Any:
+    known = (*SIZES, "nanogpt")
+    parser = Parser(prog="python -m nanoeuler.bench train", description=__doc__)
+    parser.add_argument(
+        "--sizes",
+        default="S,M",
+        metavar="LIST",
+        help="which models, with commas: S, M, L, gpt2 (the same on both sides); nanogpt (the recipe of "
+        "configs/shakespeare-char.json beside nanoGPT's own model) [S,M]",
+    )
+    parser.add_argument("--steps", type=_at_least(1), default=30, metavar="N", help="timed steps of each [30]")
+    parser.add_argument("--workers", type=_at_least(0), default=0, metavar="N", help="threads; 0 is one per core [0]")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
+    options = parser.parse_args(arguments)
+    options.sizes = [size.strip() for size in options.sizes.split(",")]
+    for size in options.sizes:
+        if size not in known:
+            raise UserError(f"unknown size '{size}'{nearest(size, known)}; sizes are {', '.join(known)}")
+    options.workers = options.workers or available_cores()
+    return options
+
+
+def _at_least(lowest: int) -> Callable[[str], int]:
+    def integer(text: str) -> int:
+        if int(text) < lowest:
+            raise ValueError
+        return int(text)
+
+    integer.__name__ = f"integer >= {lowest}"  # what argparse calls it in its message
+    return integer
+
+
+def workloads(name: str, workers: int, compiled: bool) -> dict[str, Workload]:
+    """Return who takes part in a size and what each one trains."""
+    if name == "nanogpt":
+        sides = {OURS: recipe(), EAGER: NANOGPT}
+    else:
+        sides = dict.fromkeys((OURS, EAGER, COMPILED) if compiled else (OURS, EAGER), SIZES[name])
+    return {
+        side: replace(work, training=work.training.model_copy(update={"workers": workers}))
+        for side, work in sides.items()
+    }
+
+
+def measure_size(name: str, sides: dict[str, Workload], steps: int, console: Console) -> Result:
+    """Profile, check, time and weigh one size; see :func:`_contender_result` for what is kept of each contender."""
+
+    def tell(text: str) -> None:
+        console.print(f"{name}: {text}")
+
+    tell("profile of the ops")
+    ours = sides[OURS]
+    profile = measure.profile(ours)
+    contenders, seconds, skipped = _start(sides, tell)
+
+    count = measure.rounds(steps)
+    turn = sum((measure.TURN_STEPS + 1) * t + measure.PAUSE for t in seconds)
+    names = ", ".join(contender.name for contender in contenders)
+    tell(f"{count} rounds of {measure.TURN_STEPS} timed steps of {names}: about {format_duration(count * turn)}")
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=count * len(contenders))
+        times, rates = measure.time_in_turns(contenders, steps, lambda: progress.advance(task))
+    rate = float(np.median(rates))
+
+    tell("peak memory, each in a process of its own")
+    results = {c.name: _contender_result(c, times[c.name], rate, memory.measure_peak(c)) for c in contenders}
+    for contender in contenders:
+        result = results[contender.name]
+        result["our_time"] = measure.compare(times[OURS], times[contender.name])
+        if name == "nanogpt":
+            result["run_steps"] = contender.workload.training.total_steps
+            result["run_seconds"] = result["run_steps"] * result["step_seconds"]["median"]
+    return {"name": name, "sgemm_flops_per_second": rate, "contenders": results, "skipped": skipped, "profile": profile}
+
+
+def _start(sides: dict[str, Workload], tell: Tell) -> tuple[list[Contender], list[float], dict[str, str]]:
+    """Build everybody and check that they agree; return them, the seconds of a step of each, and who cannot run why."""
+    contenders, seconds, skipped = [], [], {}
+    reference: list[tuple[float, float]] = []
+    for name, workload in sides.items():
+        optimizer = contenders[-1].optimizer if name == COMPILED and len(contenders) > 1 else None
+        tell(f"first steps of {name}")
+        try:
+            contender, first, spent = _first_steps(name, workload, optimizer)
+        except ImportError:
+            skipped[name] = "PyTorch is not installed (pip install torch)"
+        except Exception as error:
+            if name != COMPILED:
+                raise
+            skipped[name] = f"it failed here: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        else:
+            contenders.append(contender)
+            seconds.append(spent)
+            reference = reference or first
+            if workload == sides[OURS]:
+                check_agreement(name, reference, first)
+        if name in skipped:
+            tell(f"without {name}: {skipped[name]}")
+    return contenders, seconds, skipped
+
+
+def _first_steps(
+    name: str, workload: Workload, optimizer: str | None
+) -> tuple[Contender, list[tuple[float, float]], float]:
+    contender = build(name, workload, optimizer)
+    with contender.turn():
+        first = [contender.step(i) for i in range(CHECK_STEPS)]
+        spent = measure.seconds_of(contender.step, CHECK_STEPS)
+    return contender, first, spent
+
+
+def check_agreement(name: str, ours: list[tuple[float, float]], theirs: list[tuple[float, float]]) -> None:
+    """Compare losses and gradient norms of the first steps.
+
+    Raises:
+        UserError: a relative difference is above :data:`TOLERANCE`.
+    """
+    for step, (a, b) in enumerate(zip(ours, theirs, strict=True), 1):
+        for what, x, y in zip(("loss", "gradient norm"), a, b, strict=True):
+            if not abs(x - y) <= TOLERANCE * abs(y):
+                raise UserError(
+                    f"in step {step} the {what} of {OURS} is {x:.6g} and that of {name} {y:.6g}: they do not train the "
+                    "same model, so their times are not compared. This is a bug; please report it"
+                )
+
+
+def _contender_result(contender: Contender, times: measure.Rounds, rate: float, peak: dict[str, int] | None) -> Result:
+    """Return the numbers of one contender: times in seconds, memory in bytes, FLOPs that its model asks for."""
+    workload, step_seconds = contender.workload, measure.summary(times)
+    flops = workload.flops() / step_seconds["median"]
+    return {
+        "model": workload.model.model_dump(),
+        "parameters": workload.parameters,
+        "tokens_per_step": workload.tokens,
+        "flops_per_step": workload.flops(),
+        "optimizer": contender.optimizer,
+        "step_seconds": step_seconds,
+        "tokens_per_second": workload.tokens / step_seconds["median"],
+        "flops_per_second": flops,
+        "share_of_sgemm": flops / rate,
+        "memory_bytes": peak,
+    }
+
+
+def describe_machine(workers: int) -> Result:
+    """Return what the numbers were measured on."""
+    return {
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": available_cores(),
+        "workers": workers,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": _version("torch"),
+    }
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _write(path: Path | None, report: Result) -> None:
+    """Write the report whole: beside its place first, so that an interrupted run leaves the last size's."""
+    if path is None:
+        return
+    try:
+        beside = path.with_name(path.name + ".partial")
+        beside.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        raise UserError(f"--json {path}: cannot write it: {error.strerror}") from None
+
+
+def print_tables(result: Result, console: Console) -> None:
+    """Print who took how long, and where our own time goes."""
+    contenders, ours = result["contenders"], result["contenders"][OURS]
+    rate = f"sgemm here {format_count(result['sgemm_flops_per_second'])}FLOP/s"
+    table = Table(title=f"{result['name']}: {_model_line(ours)}; {rate}")
+    runs = "run_seconds" in ours
+    columns = ("step", "quartiles", "tokens/s", "FLOP/s", "of sgemm", "memory", "our time / its", "quartiles")
+    table.add_column("")
+    for column in (*columns, "run") if runs else columns:
+        table.add_column(column, justify="right")
+    for name, c in contenders.items():
+        table.add_row(*_row(name, c), *([f"{c['run_steps']} steps, {format_duration(c['run_seconds'])}"] * runs))
+    console.print(table)
+    for name, c in contenders.items():
+        if c["optimizer"]:
+            console.print(f"{name}: AdamW {c['optimizer']}; {_model_line(c)}")
+    for name, reason in result["skipped"].items():
+        console.print(f"without {name}: {reason}")
+    console.print(_profile_table(result["profile"]))
+
+
+def _row(name: str, c: Result) -> list[str]:
+    t, ratio, peak = c["step_seconds"], c["our_time"], c["memory_bytes"]
+    own = name == OURS
+    return [
+        name,
+        _milliseconds(t["median"]),
+        f"{_milliseconds(t['lower_quartile'])} to {_milliseconds(t['upper_quartile'])}",
+        format_count(c["tokens_per_second"]),
+        format_count(c["flops_per_second"]),
+        f"{c['share_of_sgemm']:.0%}",
+        format_bytes(peak["peak"]) if peak else "unknown",
+        "" if own else f"{ratio['of_medians']:.3f}",
+        "" if own else f"{ratio['lower_quartile']:.3f} to {ratio['upper_quartile']:.3f}",
+    ]
+
+
+def _model_line(c: Result) -> str:
+    return f"{c['model']['preset']}, {format_count(c['parameters'])} parameters, {c['tokens_per_step']} tokens a step"
+
+
+def _profile_table(profile: list[Result]) -> Table:
+    table = Table(title="where our step spends its time (one thread)")
+    table.add_column("op")
+    for column in ("forward", "backward", "share"):
+        table.add_column(column, justify="right")
+    for entry in profile:
+        backward = _milliseconds(entry["backward"]) if entry["backward"] else ""
+        table.add_row(entry["op"], _milliseconds(entry["forward"]), backward, f"{entry['share']:.1%}")
+    return table
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

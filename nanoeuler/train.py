@@ -1,0 +1,174 @@
+"""Train a model: ``python -m nanoeuler.train [--config FILE] [--training.learning_rate 3e-4 ...]``.
+
+With no argument a small model learns TinyShakespeare, or the built-in plays where that cannot be had. The run leaves
+everything in its directory; started again, it goes on from its last checkpoint.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nanoeuler.checkpoint import Checkpoint, find_checkpoint, list_checkpoints, read_checkpoint
+from nanoeuler.config import Config, Parser, add_config_options, config_from_options
+from nanoeuler.corpus import Batches, Corpus, check_vocabulary, load_corpus, split
+from nanoeuler.device import op_table
+from nanoeuler.errors import UserError, run_command
+from nanoeuler.plan import available_bytes, check_memory
+from nanoeuler.tokenizer import Tokenizer, make_tokenizer
+from nanoeuler.trainer import Data, Trainer, writing_to
+
+#: Keys that change what a run shows and keeps but not what it learns: they may differ when it goes on.
+FREE_KEYS = {
+    "eval_interval",
+    "eval_batches",
+    "final_eval_batches",
+    "sample_interval",
+    "sample_tokens",
+    "sample_prompt",
+    "checkpoint_interval",
+    "keep_checkpoints",
+    "workers",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Train; return the exit code."""
+    options = _parser().parse_args(arguments)
+    ops = op_table(options.device)
+    config = config_from_options(options)
+    corpus = load_corpus(config.data.dataset)
+    run = Path(options.run or f"runs/{Path(options.config).stem if options.config else corpus.name}")
+    config, data = prepare(config, corpus)
+    check_memory(config, available_bytes())
+    with run_directory(run):
+        resume, notes = find_resume(run, config, data.tokenizer, options.resume)
+        with writing_to(run / "config.json"):
+            (run / "config.json").write_text(config.to_json(), encoding="utf-8")
+        trainer = Trainer(config, data, ops, run, resume, notes)
+        return trainer.train()
+
+
+def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
+    """Turn a text into batches; return the configuration with its vocabulary size, and the data.
+
+    Raises:
+        UserError: the text is too short, the tokenizer cannot be had, or the vocabulary is smaller than its tokens.
+    """
+    model, training = config.model, config.training
+    tokenizer = make_tokenizer(config.data.tokenizer_path, corpus.text)
+    if model.vocab_size is None:
+        model = model.model_copy(update={"vocab_size": tokenizer.vocab_size})
+        config = config.model_copy(update={"model": model})
+    tokens = tokenizer.encode(corpus.text)
+    check_vocabulary(tokens, model.vocabulary)
+    train, val = split(tokens, config.data.val_fraction)
+    heads = model.num_prediction_heads
+    batches = Batches(train, val, training.batch_size, model.max_seq_len, heads, training.seed)
+    val_bytes = tokenizer.decode_bytes(val)
+    characters = len(val_bytes.decode("utf-8", errors="replace"))
+    floor = corpus.entropy_bits
+    if floor is not None:
+        floor *= math.log(2) * characters / len(val)
+    return config, Data(corpus, tokenizer, batches, len(val_bytes) / len(val), floor)
+
+
+def find_resume(
+    run: Path, config: Config, tokenizer: Tokenizer, resume: bool | None
+) -> tuple[Checkpoint | None, list[str]]:
+    """Return the checkpoint to go on from, or None to start anew, and what the user should know of it.
+
+    Raises:
+        UserError: there is a checkpoint of another configuration or tokenizer, or one was asked for and none is good.
+    """
+    if resume is False:
+        return None, _move_aside(run)
+    if not list_checkpoints(run):
+        if resume:
+            raise UserError(f"{run} has no checkpoint to resume from: leave --resume out to start a new run there")
+        return None, []
+    path, damaged = find_checkpoint(run)
+    checkpoint = read_checkpoint(path)
+    changed = differences(checkpoint.config, config)
+    if changed:
+        raise UserError(
+            f"{run} holds a run of another configuration ({'; '.join(changed)}). Give this one a directory of its own "
+            "with --run DIR, or move the old run aside and start anew with --no-resume"
+        )
+    if checkpoint.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise UserError(
+            f"{path} was trained with another tokenizer (or on another text, where the tokenizer is the text's "
+            "characters): give this run a directory of its own with --run DIR"
+        )
+    notes = [f"passed over a damaged checkpoint: {line}" for line in damaged]
+    return checkpoint, [*notes, f"going on from {path}"]
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """Return the keys in which two configurations differ so that they are different runs, with both values."""
+    found = []
+    for section, values in new.model_dump().items():
+        before: dict[str, Any] = getattr(old, section).model_dump()
+        for key, value in values.items():
+            if before[key] != value and key not in FREE_KEYS:
+                found.append(f"{section}.{key} was {before[key]!r}, now {value!r}")
+    return found
+
+
+@contextmanager
+def run_directory(run: Path) -> Iterator[None]:
+    """Make the run's directory and keep other processes out of it for as long as this one trains there.
+
+    Raises:
+        UserError: it cannot be made or written to, or another process trains in it.
+    """
+    lock = run / ".lock"
+    with writing_to(run):
+        run.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows has no flock, and there nothing guards against two runs in one directory
+            pass
+        except OSError:
+            raise UserError(f"another process is training in {run}: give this run a directory of its own") from None
+        yield
+
+
+def _move_aside(run: Path) -> list[str]:
+    """Move what an earlier run left into a directory beside it, so that nothing is lost."""
+    old = [path for path in run.iterdir() if path.name != ".lock"]
+    if not old:
+        return []
+    number = 1
+    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
+        number += 1
+    with writing_to(aside):
+        aside.mkdir()
+        for path in old:
+            path.rename(aside / path.name)
+    return [f"what was in {run} is in {aside} now"]
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m nanoeuler.train", description=__doc__)
+    parser.add_argument("--run", metavar="DIR", help="where the run leaves everything [runs/NAME]")
+    parser.add_argument("--device", default="cpu", help="cpu [cpu]")
+    parser.add_argument(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        help="go on from the run's last checkpoint [if it has one of the same configuration]; "
+        "--no-resume moves an old run aside",
+    )
+    add_config_options(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,273 @@
+"""A training run: the loop around the steps, and all that it shows, records, saves and survives.
+
+The state of a run is in its last checkpoint: weights, moments, and a few numbers (the step, how many updates, the
+recent losses). Batches, dropout and samples are functions of the seed and of those numbers, so a run that was killed
+goes on to the same bytes.
+"""
+
+import contextlib
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from nanoeuler.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
+from nanoeuler.config import Config
+from nanoeuler.console import Console, format_count, format_duration
+from nanoeuler.corpus import Batches, Corpus
+from nanoeuler.errors import UserError
+from nanoeuler.metrics import MetricsLog, read_metrics
+from nanoeuler.model import Transformer
+from nanoeuler.parameters import parameter_count, parameter_shapes
+from nanoeuler.report import write_report
+from nanoeuler.sampling import Sampling, generate
+from nanoeuler.schedule import learning_rate
+from nanoeuler.step import StepResult, TrainingStep
+from nanoeuler.tokenizer import Tokenizer
+
+#: Updates in a row that may be skipped before the run stops.
+MOST_SKIPPED = 10
+#: Share of the old value in the smoothed loss.
+SMOOTHING = 0.95
+
+
+@dataclass
+class Data:
+    """What a run learns from, ready to be drawn from."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    batches: Batches
+    bytes_per_token: float  # of the validation text
+    floor: float | None  # nats per token that no model can go below, where it is known
+
+
+class Trainer:
+    """One run in one directory, from the start or from a checkpoint."""
+
+    def __init__(
+        self, config: Config, data: Data, ops: Any, run: Path, resume: Checkpoint | None, notes: list[str]
+    ) -> None:
+        self.config, self.data, self.ops, self.run, self.notes = config, data, ops, run, notes
+        self.step = TrainingStep(config.model, config.training, ops, None if resume is None else resume.weights)
+        progress = {} if resume is None else resume.progress
+        self.done: int = progress.get("step", 0)
+        self.elapsed: float = progress.get("elapsed_seconds", 0.0)
+        self.smoothed: float | None = progress.get("smoothed_loss")
+        self.best: list[float] = progress.get("best", [])  # validation loss and step
+        self.skipped: int = progress.get("skipped", 0)
+        self.skipped_in_row: int = progress.get("skipped_in_row", 0)
+        if resume is not None:
+            if resume.moments is None:
+                raise UserError(f"the checkpoint of step {self.done} has no optimizer state to go on with")
+            self.step.restore(progress["training_step"], *resume.moments)
+        self.saved_step = self.done if resume is not None else -1
+        self.sampler = Transformer(config.model, ops, self.step.weights, 1, config.model.max_seq_len, "generation")
+
+    def train(self) -> int:
+        """Run to the last step; return the exit code: 0, or 128 plus the signal that asked the run to stop."""
+        t, last = self.config.training, self.config.training.total_steps
+        with (
+            self.step,
+            MetricsLog(self.run, resume_step=self.done if self.saved_step >= 0 else None) as self.log,
+            Console(last, self.done) as self.console,
+            stop_signals() as stop,
+        ):
+            self._greet()
+            while self.done < last and not stop:
+                self._step()
+                end = self.done == last
+                if end or due(self.done, t.sample_interval):
+                    self._sample()
+                if end or due(self.done, t.checkpoint_interval):
+                    self._save()
+            if stop:
+                self._save()
+                self._report()
+                self.console.note(
+                    f"stopped by {stop[0].name} after step {self.done}: {self._checkpoint_path()} is saved, "
+                    "and the same command goes on from there"
+                )
+                return 128 + stop[0]
+        self._say_goodbye()
+        return 0
+
+    def _step(self) -> None:
+        """Train one step, and evaluate where it is due, so that both are one record."""
+        t, start = self.config.training, time.monotonic()
+        first = self.done * t.gradient_accumulation
+        micro_batches = [self.data.batches.training_batch(first + i) for i in range(t.gradient_accumulation)]
+        rate = learning_rate(self.done, t)
+        result = self.step.run(micro_batches, rate)
+        self.done += 1
+        seconds = time.monotonic() - start
+        self.elapsed += seconds
+        self._count_skips(result)
+        if math.isfinite(result.loss):
+            self.smoothed = smooth(self.smoothed, result.loss)
+        tokens = sum(inputs.size for inputs, _ in micro_batches)
+        shown = {
+            "train_loss": result.loss,
+            "smoothed_loss": result.loss if self.smoothed is None else self.smoothed,
+            "learning_rate": rate,
+            "grad_norm": result.grad_norm,
+            "tokens_per_second": tokens / seconds,
+        }
+        self.console.step(self.done, **shown)
+        end = self.done == t.total_steps
+        evaluated = self._evaluate(t.final_eval_batches if end else t.eval_batches) if self._evaluation_due() else {}
+        self.log.step(self.done, **shown, elapsed_seconds=self.elapsed, skipped=bool(result.skipped), **evaluated)
+        if evaluated:
+            self._report()
+        if self.skipped_in_row == MOST_SKIPPED:
+            self._give_up(result)
+
+    def _evaluation_due(self) -> bool:
+        return self.done == self.config.training.total_steps or due(self.done, self.config.training.eval_interval)
+
+    def _evaluate(self, batches: int) -> dict[str, float]:
+        loss = self.step.evaluate(list(self.data.batches.validation_batches(batches)))
+        bits = loss / math.log(2) / self.data.bytes_per_token
+        best = not self.best or loss < self.best[0]
+        if best:
+            self.best = [loss, self.done]
+        self.console.evaluation(self.done, loss, bits, best)
+        return {"val_loss": loss, "val_bits_per_byte": bits}
+
+    def _count_skips(self, result: StepResult) -> None:
+        self.skipped_in_row = self.skipped_in_row + 1 if result.skipped else 0
+        if result.skipped:
+            self.skipped += 1
+            self.console.warning(
+                f"step {self.done}: {result.skipped}; the update is skipped ({self.skipped} in this run so far)"
+            )
+
+    def _give_up(self, result: StepResult) -> None:
+        try:
+            good = f"the last good checkpoint is {find_checkpoint(self.run)[0]}"
+        except UserError:
+            good = "no checkpoint had been written yet"
+        raise UserError(
+            f"{MOST_SKIPPED} updates in a row were skipped, the last because {result.skipped}: the run stops at step "
+            f"{self.done}; {good}. A lower training.learning_rate, a longer training.warmup_steps or a smaller "
+            "training.grad_clip may help."
+        )
+
+    def _sample(self) -> None:
+        t, tokenizer = self.config.training, self.data.tokenizer
+        prompt = sample_prompt(tokenizer, t.sample_prompt)
+        tokens = generate(self.sampler, prompt, tokenizer.vocab_size, Sampling(temperature=0.8), (t.seed, self.done))
+        text = tokenizer.decode([*prompt.tolist(), *islice(tokens, t.sample_tokens)]).lstrip("\n")
+        self.console.sample(self.done, text)
+        self.log.sample(self.done, text)
+        path = self.run / "samples" / f"step-{self.done:08d}.txt"
+        with writing_to(path):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text + "\n", encoding="utf-8", errors="replace")
+
+    def _save(self) -> None:
+        if self.saved_step == self.done:
+            return
+        self.log.sync()
+        progress = {
+            "elapsed_seconds": self.elapsed,
+            "smoothed_loss": self.smoothed,
+            "best": self.best,
+            "skipped": self.skipped,
+            "skipped_in_row": self.skipped_in_row,
+            "training_step": self.step.state(),
+        }
+        moments = (self.step.m, self.step.v)
+        checkpoint = Checkpoint(self.config, self.step.weights, moments, progress, self.data.tokenizer)
+        write_checkpoint(self.run, self.done, checkpoint, self.config.training.keep_checkpoints)
+        self.saved_step = self.done
+
+    def _checkpoint_path(self) -> Path:
+        return self.run / "checkpoints" / f"step-{self.saved_step:08d}"
+
+    def _report(self) -> None:
+        samples = [
+            (int(path.stem.removeprefix("step-")), path.read_text(encoding="utf-8"))
+            for path in sorted((self.run / "samples").glob("step-*.txt"))
+        ]
+        notes = [self.data.corpus.reason, *self.notes]
+        write_report(self.run, self.config, read_metrics(self.log.path), samples, self.data.floor, notes)
+
+    def _greet(self) -> None:
+        model, t = self.config.model, self.config.training
+        size = format_count(parameter_count(parameter_shapes(model)))
+        tokens = format_count(len(self.data.batches.train))
+        self.console.note(f"text: {self.data.corpus.reason}; {tokens} tokens to learn from")
+        self.console.note(
+            f"model: {model.preset}, {size} parameters; {t.total_steps} steps of "
+            f"{t.batch_size * t.gradient_accumulation} x {model.max_seq_len} tokens on {self.step.workers} workers"
+        )
+        self.console.note(f"run: {self.run} (open {self.run / 'report.html'} in a browser)")
+        for note in self.notes:
+            self.console.note(note)
+
+    def _say_goodbye(self) -> None:
+        self._report()
+        if not self.best:
+            return
+        print(
+            f"trained {self.done} steps in {format_duration(self.elapsed)}; best validation loss {self.best[0]:.4f} "
+            f"at step {self.best[1]:.0f}; {self.skipped} updates skipped\n"
+            f"checkpoint  {self._checkpoint_path()}\n"
+            f"report      {self.run / 'report.html'}\n"
+            f"sample with python -m nanoeuler.generate --checkpoint {self.run}"
+        )
+
+
+def due(step: int, interval: int) -> bool:
+    """Return whether something that happens every ``interval`` steps (0: never) happens after this one."""
+    return interval > 0 and step % interval == 0
+
+
+def smooth(old: float | None, new: float) -> float:
+    """Return the exponential moving average of the loss."""
+    return new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
+
+
+def sample_prompt(tokenizer: Tokenizer, text: str) -> np.ndarray:
+    """Return the tokens that a sample starts with; a prompt that this vocabulary cannot say gives way to a token."""
+    try:
+        prompt = tokenizer.encode(text)
+    except UserError:
+        prompt = np.zeros(0, np.int32)
+    return prompt if prompt.size else np.zeros(1, np.int32)
+
+
+@contextlib.contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Turn a failure to write into an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[list[signal.Signals]]:
+    """Yield a list that is empty until SIGINT or SIGTERM arrives; a second one ends the process at once."""
+    received: list[signal.Signals] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if received:
+            os._exit(128 + number)
+        received.append(signal.Signals(number))
+
+    old = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,108 @@
+"""The house rules of the op table: every op has its test, its gradient check, its export, and says its shapes."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import nanoeuler.cpu
+from nanoeuler.gradcheck import OP_CHECKS
+
+PACKAGE = Path(nanoeuler.cpu.__file__).parent
+NOT_OPS = {"__init__", "parallel"}  # what ops are made with
+OPS = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem not in NOT_OPS | {"memory"})
+every_op = pytest.mark.parametrize("op", OPS)
+
+
+def module(op: str) -> ModuleType:
+    return inspect.importlib.import_module(f"nanoeuler.cpu.{op}")  # type: ignore[attr-defined]
+
+
+def functions(op: str) -> dict[str, object]:
+    """Return the functions that an op's file gives to the op table."""
+    return {name: f for name, f in vars(nanoeuler.cpu).items() if getattr(f, "__module__", "") == f"nanoeuler.cpu.{op}"}
+
+
+def described(docstring: str) -> dict[str, str]:
+    """Return what a docstring's section ``Args`` says of each parameter."""
+    section = re.search(r"Args:\n(.*?)(?:\n\n|\Z)", docstring, re.DOTALL)
+    return dict(re.findall(r"^ *(\w+): (.*)$", section[1], re.MULTILINE)) if section else {}
+
+
+def test_there_are_ops() -> None:
+    assert {"embedding", "attention", "adamw"} <= set(OPS)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__"))
+def test_every_file_has_a_test(name: str) -> None:
+    source = (Path(__file__).parent / f"test_{name}.py").read_text(encoding="utf-8")
+    tests = [node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    assert sum(test.startswith("test_") for test in tests) >= 3
+
+
+@every_op
+def test_names_follow_the_file(op: str) -> None:
+    names = set(functions(op)) - {"rope_tables"}
+    assert names in ({op}, {f"{op}_forward", f"{op}_backward"})
+    assert names <= set(nanoeuler.cpu.__all__)
+
+
+def test_table_of_contents_is_complete_and_sorted() -> None:
+    exported = nanoeuler.cpu.__all__
+    assert exported == sorted(exported)
+    defined = {name for file in [*OPS, "memory"] for name in functions(file)}
+    assert set(exported) == defined
+
+
+@every_op
+def test_every_backward_has_a_gradient_check(op: str) -> None:
+    checked = {check.op for check in OP_CHECKS}
+    assert (f"{op}_backward" in functions(op)) == (op in checked)
+
+
+def test_checks_try_every_aliasing_that_a_docstring_allows() -> None:
+    for op in OPS:
+        allowed = {
+            (written, read)
+            for function in functions(op).values()
+            for written, text in described(function.__doc__ or "").items()
+            if "may be" in text
+            for read in re.findall(r"``(\w+)``", text.partition("may be")[2])
+        }
+        tried = {alias for check in OP_CHECKS if check.op == op for alias in check.aliases}
+        assert allowed == tried, op
+
+
+@every_op
+def test_docstrings_give_every_shape(op: str) -> None:
+    for name, function in functions(op).items():
+        if name == "rope_tables":
+            continue
+        told = described(function.__doc__ or "")
+        parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
+        assert list(told) == list(parameters), name
+        for parameter, text in told.items():
+            if "ndarray" in str(parameters[parameter].annotation):
+                assert re.search(r"\(\w.*\)|any shape|as ``\w+``", text), f"{name}: no shape of {parameter}"
+        first = next(iter(told.values()))
+        assert re.search("written|added to|updated", first), f"{name}: outputs come first, and say how they are set"
+
+
+@every_op
+def test_gradients_say_whether_they_are_written_or_added_to(op: str) -> None:
+    for name, function in functions(op).items():
+        for parameter, text in described(function.__doc__ or "").items():
+            output = name.endswith("_backward") and parameter[0] == "d" and parameter not in ("dout", "dloss")
+            if output:
+                assert ("written" in text) != ("added to" in text), f"{name}: {parameter}"
+
+
+@every_op
+def test_file_gives_formula_and_source(op: str) -> None:
+    text = module(op).__doc__ or ""
+    assert "=" in text
+    if f"{op}_backward" in functions(op) and op != "dropout":
+        assert "Backward" in text
