@@ -81,9 +81,10 @@ class ModelConfig(Section):
         """Set what was left out from the preset, so that a resolved configuration says everything."""
         if not isinstance(values, dict):
             return values
-        values = {key: value for key, value in values.items() if value is not None}
-        preset = PRESETS.get(values.get("preset", "euler"))
-        return values if preset is None else preset | values
+        preset = values.get("preset", "euler")
+        if preset not in list(PRESETS):  # an error that the field itself reports
+            return values
+        return PRESETS[preset] | {k: v for k, v in values.items() if v is not None or k not in PRESETS[preset]}
 
     @model_validator(mode="after")
     def _check_shapes(self) -> "ModelConfig":
@@ -224,6 +225,8 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: a configuration is JSON text, and this file is not text") from None
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets thousands deep
+        raise UserError(f"{path}: not a configuration: {error}") from None
     if not isinstance(sections, dict):
         raise UserError(f"{path}: a configuration is a JSON object with the sections {', '.join(SECTIONS)}")
     for name, section in sections.items():
@@ -272,12 +275,18 @@ def config_from_options(options: argparse.Namespace) -> Config:
     Raises:
         UserError: as :func:`load_config`.
     """
-    overrides = {key: _from_text(value) for key, value in vars(options).items() if key.partition(".")[0] in SECTIONS}
-    return load_config(options.config, {key: value for key, value in overrides.items() if "." in key})
+    overrides = {
+        f"{section}.{key}": _from_text(vars(options)[f"{section}.{key}"], field)
+        for section, schema in SECTIONS.items()
+        for key, field in schema.model_fields.items()
+        if f"{section}.{key}" in options
+    }
+    return load_config(options.config, overrides)
 
 
-def _from_text(value: Any) -> Any:
-    return None if value in ("none", "null") else value
+def _from_text(value: str, field: FieldInfo) -> str | None:
+    """Return an option's value; ``none`` leaves open what may be left open."""
+    return None if value in ("none", "null") and type(None) in get_args(field.annotation) else value
 
 
 def _metavar(field: FieldInfo) -> str:

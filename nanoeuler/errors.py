@@ -1,5 +1,6 @@
 """The one exception that is meant for the person at the keyboard, and how a command ends on it."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
@@ -27,7 +28,7 @@ def run_command(command: Callable[[list[str]], int | None], arguments: list[str]
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output (`| head`) has gone: not an error worth a word
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor is what Python flushes at its end
         return 141
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -1,11 +1,12 @@
 """Text from a trained model, as it comes: ``python -m nanoeuler.generate --checkpoint RUN --prompt "ROMEO:"``."""
 
+import argparse
 import codecs
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Parser
@@ -13,7 +14,7 @@ from nanoeuler.console import visible
 from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.model import Transformer
-from nanoeuler.sampling import Sampling, generate
+from nanoeuler.sampling import Sampling, generate, sample_prompt
 from nanoeuler.tokenizer import Tokenizer
 
 
@@ -27,7 +28,7 @@ def main(arguments: list[str]) -> int:
         print(f"warning: passed over {line}", file=sys.stderr)
     checkpoint = read_checkpoint(path, moments=False)
     tokenizer, config = checkpoint.tokenizer, checkpoint.config.model
-    prompt = tokenizer.encode(options.prompt)
+    prompt = sample_prompt(tokenizer, "\n") if options.prompt is None else tokenizer.encode(options.prompt)
     if prompt.size == 0:
         raise UserError("the prompt is empty: give at least one character with --prompt")
     model = Transformer(config, ops, checkpoint.weights, 1, config.max_seq_len, "generation")
@@ -59,7 +60,7 @@ def print_stream(tokenizer: Tokenizer, prompt: list[int], tokens: Iterable[int])
 def _parser() -> Parser:
     parser = Parser(prog="python -m nanoeuler.generate", description=__doc__)
     parser.add_argument("--checkpoint", required=True, metavar="RUN", help="a run's folder, or one checkpoint of it")
-    parser.add_argument("--prompt", default="\n", help="what the text starts with [a new line]")
+    parser.add_argument("--prompt", metavar="TEXT", help="what the text starts with [a new line]")
     parser.add_argument("--tokens", type=_number(int, 1), default=500, metavar="N", help="tokens in a sample [500]")
     parser.add_argument("--samples", type=_number(int, 1), default=1, metavar="N", help="samples [1]")
     parser.add_argument(
@@ -80,17 +81,18 @@ def _parser() -> Parser:
     return parser
 
 
-def _number(kind: Any, low: float, high: float = float("inf")) -> Any:
+def _number(kind: type[int] | type[float], low: float, high: float = math.inf) -> Callable[[str], float]:
     """Return a converter for argparse that names the limits of a number that is out of them."""
 
-    def convert(text: str) -> Any:
+    def convert(text: str) -> float:
         try:
-            value = kind(text)
+            value: float | None = kind(text)
         except ValueError:
             value = None
-        if value is None or not low <= value <= high:
-            limits = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
-            raise UserError(f"'{text}' is not a number {limits}") from None
+        if value is None or not math.isfinite(value) or not low <= value <= high:
+            noun = "a whole number" if kind is int else "a number"
+            limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
+            raise argparse.ArgumentTypeError(f"'{text}' is not {noun} {limits}")
         return value
 
     return convert

@@ -317,10 +317,10 @@ def print_table(rows: Iterable[Row], console: Console) -> None:
 
 def main(arguments: list[str]) -> int:
     """Check what the command line asks for; return 0 if every gradient is right, else 1."""
-    parser = Parser(prog="python -m nanoeuler.gradcheck", description="Check every hand-written gradient.")
-    parser.add_argument("--op", metavar="NAME", help="check only this op, or 'model' for the whole models")
-    chosen = parser.parse_args(arguments).op
     names = [*dict.fromkeys(check.op for check in OP_CHECKS), "model"]
+    parser = Parser(prog="python -m nanoeuler.gradcheck", description="Check every hand-written gradient.")
+    parser.add_argument("--op", metavar="NAME", help=f"check only one of {', '.join(names)}")
+    chosen = parser.parse_args(arguments).op
     if chosen is not None and chosen not in names:
         raise UserError(f"--op: there is no op '{chosen}'{nearest(chosen, names)}; choose one of {', '.join(names)}")
 

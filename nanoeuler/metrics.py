@@ -11,13 +11,14 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from nanoeuler.console import visible
 from nanoeuler.errors import UserError
+from nanoeuler.files import replace_file, writing
 
 #: Fields of a record that TensorBoard shows, by the name it shows them under.
 TENSORBOARD_NAMES = {
@@ -195,35 +196,6 @@ def _write_whole(file: Any, line: bytes) -> None:
 def _close_quietly(file: Any) -> None:
     with suppress(OSError):
         file.close()
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn an error of the operating system into a :class:`UserError` that names the file being written."""
-    try:
-        yield
-    except OSError as error:
-        advice = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check its permissions"
-        raise UserError(f"{path}: cannot write: {error.strerror}; {advice}, then run again to go on") from None
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that, whatever happens meanwhile, the path holds the old content or all of the new.
-
-    Raises:
-        OSError: the file cannot be written; the old one is untouched.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 # TensorBoard's event files, written through tensorboardX's record writer. Its SummaryWriter is not used: it hands

@@ -105,7 +105,11 @@ def with_vocabulary(config: Config, text: str = "") -> Config:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the plan of a configuration; exit code 1 if it does not fit here."""
+    """Print the plan of a configuration.
+
+    Raises:
+        UserError: a run of it does not fit here.
+    """
     parser = Parser(prog="python -m nanoeuler.plan", description=__doc__)
     add_config_options(parser)
     options = parser.parse_args(arguments)

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from nanoeuler import __version__
 from nanoeuler.config import Config, ModelConfig, Section
 from nanoeuler.console import format_count, format_duration, visible
-from nanoeuler.metrics import replace_file, writing
+from nanoeuler.files import replace_file, writing
 from nanoeuler.parameters import parameter_count, parameter_shapes
 
 Point = tuple[float, float]

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nanoeuler.errors import UserError
 from nanoeuler.model import KeyValueCache, Transformer
+from nanoeuler.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,15 @@ def generate(
         if cache.length == limit:
             cache.length = 0
             new = tokens[-max(1, limit // 2) :]
+
+
+def sample_prompt(tokenizer: Tokenizer, text: str) -> np.ndarray:
+    """Return the tokens that a sample starts with; a prompt that this vocabulary cannot say gives way to a token."""
+    try:
+        prompt = tokenizer.encode(text)
+    except UserError:
+        prompt = np.zeros(0, np.int32)
+    return prompt if prompt.size else np.zeros(1, np.int32)
 
 
 def _softmax(z: np.ndarray) -> np.ndarray:

@@ -17,9 +17,10 @@ from nanoeuler.config import Config, Parser, add_config_options, config_from_opt
 from nanoeuler.corpus import Batches, Corpus, check_vocabulary, load_corpus, split
 from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, run_command
+from nanoeuler.files import replace_file, writing
 from nanoeuler.plan import available_bytes, check_memory
 from nanoeuler.tokenizer import Tokenizer, make_tokenizer
-from nanoeuler.trainer import Data, Trainer, writing_to
+from nanoeuler.trainer import Data, Trainer
 
 #: Keys that change what a run shows and keeps but not what it learns: they may differ when it goes on.
 FREE_KEYS = {
@@ -34,6 +35,9 @@ FREE_KEYS = {
     "workers",
 }
 
+#: What a run leaves in its directory.
+LEFT_BY_A_RUN = ["checkpoints", "config.json", "metrics.jsonl", "report.html", "samples", "tensorboard"]
+
 
 def main(arguments: list[str]) -> int:
     """Train; return the exit code."""
@@ -46,14 +50,14 @@ def main(arguments: list[str]) -> int:
     check_memory(config, available_bytes())
     with run_directory(run):
         resume, notes = find_resume(run, config, data.tokenizer, options.resume)
-        with writing_to(run / "config.json"):
-            (run / "config.json").write_text(config.to_json(), encoding="utf-8")
+        with writing(run / "config.json"):
+            replace_file(run / "config.json", config.to_json().encode())
         trainer = Trainer(config, data, ops, run, resume, notes)
         return trainer.train()
 
 
 def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
-    """Turn a text into batches; return the configuration with its vocabulary size, and the data.
+    """Turn a text into batches; return the configuration with vocabulary size and dataset resolved, and the data.
 
     Raises:
         UserError: the text is too short, the tokenizer cannot be had, or the vocabulary is smaller than its tokens.
@@ -62,7 +66,8 @@ def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
     tokenizer = make_tokenizer(config.data.tokenizer_path, corpus.text)
     if model.vocab_size is None:
         model = model.model_copy(update={"vocab_size": tokenizer.vocab_size})
-        config = config.model_copy(update={"model": model})
+    dataset = config.data.dataset or corpus.name
+    config = config.model_copy(update={"model": model, "data": config.data.model_copy(update={"dataset": dataset})})
     tokens = tokenizer.encode(corpus.text)
     check_vocabulary(tokens, model.vocabulary)
     train, val = split(tokens, config.data.val_fraction)
@@ -90,7 +95,10 @@ def find_resume(
         if resume:
             raise UserError(f"{run} has no checkpoint to resume from: leave --resume out to start a new run there")
         return None, []
-    path, damaged = find_checkpoint(run)
+    try:
+        path, damaged = find_checkpoint(run)
+    except UserError as error:
+        raise UserError(f"{error}\nTo start anew, with the old run moved aside, give --no-resume") from None
     checkpoint = read_checkpoint(path)
     changed = differences(checkpoint.config, config)
     if changed:
@@ -126,7 +134,7 @@ def run_directory(run: Path) -> Iterator[None]:
         UserError: it cannot be made or written to, or another process trains in it.
     """
     lock = run / ".lock"
-    with writing_to(run):
+    with writing(run):
         run.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
     with file:
@@ -134,22 +142,22 @@ def run_directory(run: Path) -> Iterator[None]:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows has no flock, and there nothing guards against two runs in one directory
-            pass
-        except OSError:
+        except BlockingIOError:
             raise UserError(f"another process is training in {run}: give this run a directory of its own") from None
+        except (ImportError, OSError):  # Windows and some network disks have no such locks: nothing keeps others out
+            pass
         yield
 
 
 def _move_aside(run: Path) -> list[str]:
-    """Move what an earlier run left into a directory beside it, so that nothing is lost."""
-    old = [path for path in run.iterdir() if path.name != ".lock"]
+    """Move what an earlier run left, and nothing else, into a directory beside it, so that nothing is lost."""
+    old = [run / name for name in LEFT_BY_A_RUN if (run / name).exists()]
     if not old:
         return []
-    number = 1
-    while (aside := run.with_name(f"{run.name}.old-{number}")).exists():
+    number, beside = 1, run.resolve()
+    while (aside := beside.with_name(f"{beside.name}.old-{number}")).exists():
         number += 1
-    with writing_to(aside):
+    with writing(aside):
         aside.mkdir()
         for path in old:
             path.rename(aside / path.name)

@@ -9,7 +9,9 @@ import contextlib
 import math
 import os
 import signal
+import sys
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,18 +19,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
-
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from nanoeuler.config import Config
 from nanoeuler.console import Console, format_count, format_duration
 from nanoeuler.corpus import Batches, Corpus
 from nanoeuler.errors import UserError
+from nanoeuler.files import replace_file, writing
 from nanoeuler.metrics import MetricsLog, read_metrics
 from nanoeuler.model import Transformer
 from nanoeuler.parameters import parameter_count, parameter_shapes
 from nanoeuler.report import write_report
-from nanoeuler.sampling import Sampling, generate
+from nanoeuler.sampling import Sampling, generate, sample_prompt
 from nanoeuler.schedule import learning_rate
 from nanoeuler.step import StepResult, TrainingStep
 from nanoeuler.tokenizer import Tokenizer
@@ -62,7 +63,7 @@ class Trainer:
         self.done: int = progress.get("step", 0)
         self.elapsed: float = progress.get("elapsed_seconds", 0.0)
         self.smoothed: float | None = progress.get("smoothed_loss")
-        self.best: list[float] = progress.get("best", [])  # validation loss and step
+        self.best: list[Any] = progress.get("best", [])  # validation loss and step
         self.skipped: int = progress.get("skipped", 0)
         self.skipped_in_row: int = progress.get("skipped_in_row", 0)
         if resume is not None:
@@ -76,20 +77,29 @@ class Trainer:
         """Run to the last step; return the exit code: 0, or 128 plus the signal that asked the run to stop."""
         t, last = self.config.training, self.config.training.total_steps
         with (
+            warnings.catch_warnings(),
             self.step,
             MetricsLog(self.run, resume_step=self.done if self.saved_step >= 0 else None) as self.log,
             Console(last, self.done) as self.console,
             stop_signals() as stop,
         ):
-            self._greet()
-            while self.done < last and not stop:
-                self._step()
-                end = self.done == last
-                if end or due(self.done, t.sample_interval):
-                    self._sample()
-                if end or due(self.done, t.checkpoint_interval):
-                    self._save()
-            if stop:
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's of overflows: the step judges what is not finite
+            try:
+                self._greet()
+                save = False
+                while self.done < last and not stop:
+                    self._step()
+                    end = self.done == last
+                    if end or due(self.done, t.sample_interval):
+                        self._sample()
+                    save = save or due(self.done, t.checkpoint_interval)
+                    if end or (save and not self.skipped_in_row):  # weights that fail must not push out good ones
+                        self._save()
+                        save = False
+            except BrokenPipeError:  # whoever read what we print (`| tee`) is gone: keep what was learned, then end
+                self._save()
+                raise
+            if stop and self.done < last:
                 self._save()
                 self._report()
                 self.console.note(
@@ -102,15 +112,16 @@ class Trainer:
 
     def _step(self) -> None:
         """Train one step, and evaluate where it is due, so that both are one record."""
-        t, start = self.config.training, time.monotonic()
+        t, start = self.config.training, time.perf_counter()
         first = self.done * t.gradient_accumulation
         micro_batches = [self.data.batches.training_batch(first + i) for i in range(t.gradient_accumulation)]
         rate = learning_rate(self.done, t)
         result = self.step.run(micro_batches, rate)
         self.done += 1
-        seconds = time.monotonic() - start
+        seconds = time.perf_counter() - start
         self.elapsed += seconds
-        self._count_skips(result)
+        self.skipped += bool(result.skipped)
+        self.skipped_in_row = self.skipped_in_row + 1 if result.skipped else 0
         if math.isfinite(result.loss):
             self.smoothed = smooth(self.smoothed, result.loss)
         tokens = sum(inputs.size for inputs, _ in micro_batches)
@@ -121,34 +132,30 @@ class Trainer:
             "grad_norm": result.grad_norm,
             "tokens_per_second": tokens / seconds,
         }
-        self.console.step(self.done, **shown)
-        end = self.done == t.total_steps
-        evaluated = self._evaluate(t.final_eval_batches if end else t.eval_batches) if self._evaluation_due() else {}
+        evaluated = self._evaluate()
         self.log.step(self.done, **shown, elapsed_seconds=self.elapsed, skipped=bool(result.skipped), **evaluated)
+        self.console.step(self.done, **shown)
+        if result.skipped:
+            self.console.warning(
+                f"step {self.done}: {result.skipped}; the update is skipped ({self.skipped} in this run so far)"
+            )
         if evaluated:
+            loss, bits = evaluated.values()
+            self.console.evaluation(self.done, loss, bits, self.best == [loss, self.done])
             self._report()
         if self.skipped_in_row == MOST_SKIPPED:
             self._give_up(result)
 
-    def _evaluation_due(self) -> bool:
-        return self.done == self.config.training.total_steps or due(self.done, self.config.training.eval_interval)
-
-    def _evaluate(self, batches: int) -> dict[str, float]:
-        loss = self.step.evaluate(list(self.data.batches.validation_batches(batches)))
-        bits = loss / math.log(2) / self.data.bytes_per_token
-        best = not self.best or loss < self.best[0]
-        if best:
+    def _evaluate(self) -> dict[str, float]:
+        """Return the validation loss and bits per byte where this step has an evaluation."""
+        t, end = self.config.training, self.done == self.config.training.total_steps
+        if not end and not due(self.done, t.eval_interval):
+            return {}
+        batches = self.data.batches.validation_batches(t.final_eval_batches if end else t.eval_batches)
+        loss = self.step.evaluate(list(batches))
+        if math.isfinite(loss) and (not self.best or loss < self.best[0]):
             self.best = [loss, self.done]
-        self.console.evaluation(self.done, loss, bits, best)
-        return {"val_loss": loss, "val_bits_per_byte": bits}
-
-    def _count_skips(self, result: StepResult) -> None:
-        self.skipped_in_row = self.skipped_in_row + 1 if result.skipped else 0
-        if result.skipped:
-            self.skipped += 1
-            self.console.warning(
-                f"step {self.done}: {result.skipped}; the update is skipped ({self.skipped} in this run so far)"
-            )
+        return {"val_loss": loss, "val_bits_per_byte": loss / math.log(2) / self.data.bytes_per_token}
 
     def _give_up(self, result: StepResult) -> None:
         try:
@@ -166,12 +173,12 @@ class Trainer:
         prompt = sample_prompt(tokenizer, t.sample_prompt)
         tokens = generate(self.sampler, prompt, tokenizer.vocab_size, Sampling(temperature=0.8), (t.seed, self.done))
         text = tokenizer.decode([*prompt.tolist(), *islice(tokens, t.sample_tokens)]).lstrip("\n")
-        self.console.sample(self.done, text)
         self.log.sample(self.done, text)
         path = self.run / "samples" / f"step-{self.done:08d}.txt"
-        with writing_to(path):
+        with writing(path):
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text + "\n", encoding="utf-8", errors="replace")
+            replace_file(path, f"{text}\n".encode("utf-8", "replace"))
+        self.console.sample(self.done, text)
 
     def _save(self) -> None:
         if self.saved_step == self.done:
@@ -216,11 +223,9 @@ class Trainer:
 
     def _say_goodbye(self) -> None:
         self._report()
-        if not self.best:
-            return
+        best = f"best validation loss {self.best[0]:.4f} at step {self.best[1]}; " if self.best else ""
         print(
-            f"trained {self.done} steps in {format_duration(self.elapsed)}; best validation loss {self.best[0]:.4f} "
-            f"at step {self.best[1]:.0f}; {self.skipped} updates skipped\n"
+            f"trained {self.done} steps in {format_duration(self.elapsed)}; {best}{self.skipped} updates skipped\n"
             f"checkpoint  {self._checkpoint_path()}\n"
             f"report      {self.run / 'report.html'}\n"
             f"sample with python -m nanoeuler.generate --checkpoint {self.run}"
@@ -237,33 +242,19 @@ def smooth(old: float | None, new: float) -> float:
     return new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
 
 
-def sample_prompt(tokenizer: Tokenizer, text: str) -> np.ndarray:
-    """Return the tokens that a sample starts with; a prompt that this vocabulary cannot say gives way to a token."""
-    try:
-        prompt = tokenizer.encode(text)
-    except UserError:
-        prompt = np.zeros(0, np.int32)
-    return prompt if prompt.size else np.zeros(1, np.int32)
-
-
-@contextlib.contextmanager
-def writing_to(path: Path) -> Iterator[None]:
-    """Turn a failure to write into an error that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from None
-
-
 @contextlib.contextmanager
 def stop_signals() -> Iterator[list[signal.Signals]]:
     """Yield a list that is empty until SIGINT or SIGTERM arrives; a second one ends the process at once."""
     received: list[signal.Signals] = []
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:  # may interrupt a print: writes past Python's buffers
         if received:
+            if sys.stdout.isatty():
+                os.write(sys.stdout.fileno(), b"\x1b[?25h\n")  # the cursor, which the bar hides
             os._exit(128 + number)
         received.append(signal.Signals(number))
+        with contextlib.suppress(OSError):
+            os.write(2, b"finishing this step, then saving; once more ends at once\n")
 
     old = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

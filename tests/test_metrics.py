@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nanoeuler.errors import UserError
-from nanoeuler.metrics import MetricsLog, read_metrics, replace_file
+from nanoeuler.metrics import MetricsLog, read_metrics
 
 
 def write_steps(run, first, last, resume_step=None):
@@ -197,20 +197,6 @@ def test_the_first_error_is_the_one_that_is_raised(tmp_path, monkeypatch):
         monkeypatch.setattr(log._events, "close", fail)
         log._events._writer.close()
         raise ZeroDivisionError
-
-
-def test_replace_file_leaves_the_old_content_when_it_fails(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-
-    def fail(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="No space"):
-        replace_file(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_tensorboard_shows_the_same_numbers(tmp_path):

@@ -343,6 +343,7 @@ def test_tick_labels():
 def test_thinning_out_keeps_the_ends_and_every_extreme():
     points = [(step, math.sin(step / 300)) for step in range(10_001)]
     points[5555], points[7777] = (5555, 9.0), (7777, -9.0)
+    points[1], points[9999] = (1, -0.5), (9999, 2.0)  # the ends are not extremes of their stretches
     thin = thin_out(points, 500)
     assert len(thin) <= 502
     assert (thin[0], thin[-1]) == (points[0], points[-1])

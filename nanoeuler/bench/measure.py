@@ -142,8 +142,8 @@ def _entries(seconds: dict[str, float], steps: int) -> Iterator[dict[str, Any]]:
     """Put an op's forward and backward in one entry; an op that has neither counts as forward."""
     ops: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for function, spent in seconds.items():
-        backward = function.endswith("_backward")
-        ops[function.removesuffix("_backward").removesuffix("_forward")][backward] += spent / steps
+        op = function.removesuffix("_backward").removesuffix("_forward")
+        ops[op][1 if function.endswith("_backward") else 0] += spent / steps
     for op, (forward, backward) in sorted(ops.items(), key=lambda item: -sum(item[1])):
         yield {"op": op, "forward": forward, "backward": backward}
 

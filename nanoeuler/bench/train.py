@@ -7,7 +7,6 @@ timed their first losses and gradient norms must agree, for a race between two d
 import json
 import os
 import platform
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +30,8 @@ from nanoeuler.step import available_cores
 CHECK_STEPS = 2
 #: Largest relative difference.
 TOLERANCE = 1e-3
+#: Runnable processes for each core, a minute's mean, above which a warning is given.
+BUSY = 0.25
 
 Tell = Callable[[str], None]
 Result = dict[str, Any]
@@ -45,6 +46,13 @@ def main(arguments: list[str]) -> None:
     options = _parse(arguments)
     console = Console(stderr=True, highlight=False)
     report: Result = {"machine": describe_machine(options.workers), "sizes": []}
+    load = report["machine"]["load"]
+    if load and load > BUSY * available_cores():
+        console.print(
+            f"warning: others are at work on this machine (load {load:.1f}): the ratios will mean little, for threads "
+            "that wait for each other, as PyTorch's do, suffer more than ours",
+            soft_wrap=True,
+        )
     _write(options.json, report)
     for name in options.sizes:
         result = measure_size(name, workloads(name, options.workers, options.compile), options.steps, console)
@@ -102,7 +110,7 @@ def measure_size(name: str, sides: dict[str, Workload], steps: int, console: Con
     """Profile, check, time and weigh one size; see :func:`_contender_result` for what is kept of each contender."""
 
     def tell(text: str) -> None:
-        console.print(f"{name}: {text}")
+        console.print(f"{name}: {text}", soft_wrap=True)
 
     tell("profile of the ops")
     ours = sides[OURS]
@@ -112,7 +120,7 @@ def measure_size(name: str, sides: dict[str, Workload], steps: int, console: Con
     count = measure.rounds(steps)
     turn = sum((measure.TURN_STEPS + 1) * t + measure.PAUSE for t in seconds)
     names = ", ".join(contender.name for contender in contenders)
-    tell(f"{count} rounds of {measure.TURN_STEPS} timed steps of {names}: about {format_duration(count * turn)}")
+    tell(f"{count} x {measure.TURN_STEPS} timed steps of {names}: about {format_duration(count * turn)}")
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(name, total=count * len(contenders))
         times, rates = measure.time_in_turns(contenders, steps, lambda: progress.advance(task))
@@ -131,7 +139,9 @@ def measure_size(name: str, sides: dict[str, Workload], steps: int, console: Con
 
 def _start(sides: dict[str, Workload], tell: Tell) -> tuple[list[Contender], list[float], dict[str, str]]:
     """Build everybody and check that they agree; return them, the seconds of a step of each, and who cannot run why."""
-    contenders, seconds, skipped = [], [], {}
+    contenders: list[Contender] = []
+    seconds: list[float] = []
+    skipped: dict[str, str] = {}
     reference: list[tuple[float, float]] = []
     for name, workload in sides.items():
         optimizer = contenders[-1].optimizer if name == COMPILED and len(contenders) > 1 else None
@@ -183,12 +193,12 @@ def check_agreement(name: str, ours: list[tuple[float, float]], theirs: list[tup
 def _contender_result(contender: Contender, times: measure.Rounds, rate: float, peak: dict[str, int] | None) -> Result:
     """Return the numbers of one contender: times in seconds, memory in bytes, FLOPs that its model asks for."""
     workload, step_seconds = contender.workload, measure.summary(times)
-    flops = workload.flops() / step_seconds["median"]
+    flops = workload.flops / step_seconds["median"]
     return {
         "model": workload.model.model_dump(),
         "parameters": workload.parameters,
         "tokens_per_step": workload.tokens,
-        "flops_per_step": workload.flops(),
+        "flops_per_step": workload.flops,
         "optimizer": contender.optimizer,
         "step_seconds": step_seconds,
         "tokens_per_second": workload.tokens / step_seconds["median"],
@@ -205,6 +215,7 @@ def describe_machine(workers: int) -> Result:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": available_cores(),
         "workers": workers,
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": _version("torch"),
@@ -234,50 +245,48 @@ def _write(path: Path | None, report: Result) -> None:
     try:
         beside = path.with_name(path.name + ".partial")
         beside.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        os.replace(beside, path)
+        beside.replace(path)
     except OSError as error:
         raise UserError(f"--json {path}: cannot write it: {error.strerror}") from None
 
 
 def print_tables(result: Result, console: Console) -> None:
     """Print who took how long, and where our own time goes."""
-    contenders, ours = result["contenders"], result["contenders"][OURS]
-    rate = f"sgemm here {format_count(result['sgemm_flops_per_second'])}FLOP/s"
-    table = Table(title=f"{result['name']}: {_model_line(ours)}; {rate}")
-    runs = "run_seconds" in ours
-    columns = ("step", "quartiles", "tokens/s", "FLOP/s", "of sgemm", "memory", "our time / its", "quartiles")
+    rate = format_count(result["sgemm_flops_per_second"])
+    table = Table(title=f"{result['name']} (sgemm alone reaches {rate}FLOP/s here)")
+    columns = [_column(name, contender) for name, contender in result["contenders"].items()]
     table.add_column("")
-    for column in (*columns, "run") if runs else columns:
-        table.add_column(column, justify="right")
-    for name, c in contenders.items():
-        table.add_row(*_row(name, c), *([f"{c['run_steps']} steps, {format_duration(c['run_seconds'])}"] * runs))
+    for name in result["contenders"]:
+        table.add_column(name, justify="right")
+    for label in columns[0]:
+        table.add_row(label, *(column[label] for column in columns))
     console.print(table)
-    for name, c in contenders.items():
-        if c["optimizer"]:
-            console.print(f"{name}: AdamW {c['optimizer']}; {_model_line(c)}")
     for name, reason in result["skipped"].items():
-        console.print(f"without {name}: {reason}")
+        console.print(f"without {name}: {reason}", soft_wrap=True)
     console.print(_profile_table(result["profile"]))
 
 
-def _row(name: str, c: Result) -> list[str]:
+def _column(name: str, c: Result) -> dict[str, str]:
+    """Return a contender's numbers as they are printed, by the names of the rows."""
     t, ratio, peak = c["step_seconds"], c["our_time"], c["memory_bytes"]
+    column = {
+        "model": c["model"]["preset"],
+        "parameters": format_count(c["parameters"]),
+        "tokens in a step": str(c["tokens_per_step"]),
+        "AdamW": c["optimizer"],
+        "step": _milliseconds(t["median"]),
+        "step, quartiles": f"{_milliseconds(t['lower_quartile'])}, {_milliseconds(t['upper_quartile'])}",
+        "tokens/s": format_count(c["tokens_per_second"]),
+        "FLOP/s": format_count(c["flops_per_second"]),
+        "of sgemm": f"{c['share_of_sgemm']:.0%}",
+        "peak memory": format_bytes(peak["peak"]) if peak else "unknown",
+    }
+    if "run_steps" in c:
+        column["whole run"] = f"{c['run_steps']} steps, {format_duration(c['run_seconds'])}"
     own = name == OURS
-    return [
-        name,
-        _milliseconds(t["median"]),
-        f"{_milliseconds(t['lower_quartile'])} to {_milliseconds(t['upper_quartile'])}",
-        format_count(c["tokens_per_second"]),
-        format_count(c["flops_per_second"]),
-        f"{c['share_of_sgemm']:.0%}",
-        format_bytes(peak["peak"]) if peak else "unknown",
-        "" if own else f"{ratio['of_medians']:.3f}",
-        "" if own else f"{ratio['lower_quartile']:.3f} to {ratio['upper_quartile']:.3f}",
-    ]
-
-
-def _model_line(c: Result) -> str:
-    return f"{c['model']['preset']}, {format_count(c['parameters'])} parameters, {c['tokens_per_step']} tokens a step"
+    column["ours / its"] = "" if own else f"{ratio['of_medians']:.3f}"
+    column["ours / its, quartiles"] = "" if own else f"{ratio['lower_quartile']:.3f}, {ratio['upper_quartile']:.3f}"
+    return column
 
 
 def _profile_table(profile: list[Result]) -> Table:
@@ -292,4 +301,6 @@ def _profile_table(profile: list[Result]) -> Table:
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{1000 * seconds:.{0 if seconds >= 0.1 else 1}f} ms"

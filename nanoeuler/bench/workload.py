@@ -1,6 +1,5 @@
 """What the training benchmark runs: the standard sizes, their batches, and the arithmetic that one step needs."""
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 from nanoeuler.config import ModelConfig, TrainingConfig, load_config
 from nanoeuler.errors import UserError
 from nanoeuler.parameters import parameter_count, parameter_shapes
+from nanoeuler.plan import flops_per_token
 from nanoeuler.step import Batch
 
 #: Distinct batches that the steps go round.
@@ -52,26 +52,10 @@ class Workload:
 
         return [[batch() for _ in range(self.training.gradient_accumulation)] for _ in range(BATCHES)]
 
+    @property
     def flops(self) -> int:
-        """Return the floating-point operations of one step that the model itself asks for.
-
-        Every element of a weight matrix takes part, for each token, in one multiply-add forward and two backward:
-        6 operations (Kaplan et al. 2020, arXiv:2001.08361, section 2.1). An embedding is looked up, which costs none.
-        Attention adds six more products (q·k and p·v, each once forward and twice backward), in which query t meets
-        t + 1 keys: 6 T (T + 1) D for each head. What is computed a second time, or for keys masked out, does not count.
-        """
-        c, T = self.model, self.length
-        looked_up = ("embedding.weight", "position.weight", "head.weight")
-        matrices = (
-            sum(
-                math.prod(shape)
-                for name, shape in parameter_shapes(c).items()
-                if len(shape) == 2 and name not in looked_up
-            )
-            + c.num_prediction_heads * c.vocabulary * c.hidden_dim
-        )
-        attention = c.num_layers * c.num_heads * c.head_dim * (T + 1)  # for one token, times 6
-        return 6 * self.tokens * (matrices + attention)
+        """Floating-point operations of one step that the model itself asks for, not what is computed twice."""
+        return self.tokens * flops_per_token(self.model, self.length)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, from which :func:`workload_from_dict` builds the same."""

@@ -1,22 +1,19 @@
 """Files from the network, kept in a cache: verified, and either whole or not there at all."""
 
-import contextlib
 import hashlib
 import os
 import queue
-import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import requests
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from nanoeuler.errors import UserError
+from nanoeuler.files import written_whole
 
 #: What the downloading thread hands over: first the size in bytes (None: unknown), then pieces, then b"" at the end.
 Arrival = int | bytes | None | Exception
@@ -102,27 +99,3 @@ def _cause(error: BaseException) -> str:
 def _progress_bar() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-
-
-@contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write to, which becomes ``path`` at the end of the block: all of it, or nothing is changed.
-
-    The folder is made if it is missing.
-
-    Raises:
-        UserError: the disk is full, the folder is read-only, and so on; it names the path and the reason.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot write it: {error.strerror or error}") from None

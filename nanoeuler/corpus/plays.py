@@ -74,20 +74,20 @@ WORDS = {
         star stool swan sword tailor tart toad tower tub uncle urn veil vow wall weed wheel widow wig yak""",
     "verb": """
         adore aid alarm amuse annoy arrest avoid bake ban bathe bite blame boil bribe bring buy call chain charm cheer
-        chide cite clasp count cure doubt drag draw dread drown dust dye eat expect fear feed find follow fool forget
+        chide cite clasp count cure dodge doubt drag draw dread dust dye eat expect fear feed find follow fool forget
         forgive frame free gild greet grill guard hail hate heed help hide hire honour hum hunt insult invite jail
         join keep kick know lack lead leave lend lick like lose love lure mend mind mock mourn need nudge obey offend
         oil outlive owe own paint pardon pat pay peel pelt poke prod pull roast rob rule salute scold seek sell shake
         shave shun sink soothe spoil spurn squeeze steal sue suit taunt tell tempt test tickle trap trust tug tune
-        view wake want warn weigh whip woo wound""",
+        view wake want warn water weigh wipe woo""",
     "adjective": """
-        able bald big bleak bold brave brisk calm clever cold coy cruel curt damp deaf dear dense dim drab droll dry
-        dull eager early fair fat fierce fine firm fond frail frank glad glum gold good grand grave grey grim gruff
-        hairy happy harsh hoarse holy humble icy idle itchy jolly keen kind lame late lazy lean limp long loud low
-        lucky mad meek merry mild mossy mute neat new noble numb odd old pale pink plain plump poor prim proud pure
-        quick quiet rare raw red rich ripe rough round rude rusty sad shrewd shy sick sleek sly small smug sober soft
-        sore sour spare stale stern stiff stout sweet tall tame thin tidy tiny torn ugly vague vain vast warm weak wet
-        wild wise wooden young""",
+        able bald big bleak bold brave brisk calm clever cold coy cruel curt damp dear deep dense dim drab droll dry
+        dull eager early fair fancy fierce fine firm fond frail frank glad glum gold good grand grave grey grim gruff
+        hairy happy harsh hoarse holy humble icy idle itchy jolly keen kind lank late lazy lean limp long loud low
+        lucky meek merry mild minor mossy muddy neat new noble numb odd old pale pink plain plump poor prim proud pure
+        quick quiet rare raw red rich ripe rough round rude rusty sad shrewd shy silly sleek sly small smug sober soft
+        sore sour spare stale stern stiff stout sweet tall tame thin tidy tiny torn upset vague vain vast warm weak
+        wet wild wise wooden young""",
     "how": """
         badly boldly daily dearly fondly gladly gravely grimly hourly humbly idly loudly madly meekly nightly oddly
         often poorly rarely rudely sadly shyly slowly softly sternly sweetly thrice twice vainly warmly well wildly""",
@@ -207,20 +207,14 @@ def _say(slot: str, scene: Scene, draw: Draw) -> str:
     return word.upper() if slot.isupper() else word
 
 
-def _scenes(seed: int) -> Iterator[str]:
-    """Yield scenes without end, each independent of the others. The last named of a cast does not speak first."""
-    uniforms = _uniforms(seed)
-
-    def draw(options: Sequence[Any]) -> Any:
-        return options[int(next(uniforms) * len(options))]
-
-    while True:
-        cast = draw(CASTS[draw(SIZES)])
-        scene = {"cast": cast, "speaker": cast[-1]} | draw(PROPERTIES)
-        said = [_say("opening", scene, draw), _say("exchange", scene, draw)]
-        while draw(range(EXCHANGES)):
-            said.append(_say("exchange", scene, draw))
-        yield "".join(said) + _say("ending", scene, draw)
+def _scene(draw: Draw) -> str:
+    """Return one scene, independent of any other. The last named of its cast does not speak first."""
+    cast = draw(CASTS[draw(SIZES)])
+    scene = {"cast": cast, "speaker": cast[-1]} | draw(PROPERTIES)
+    said = [_say("opening", scene, draw), _say("exchange", scene, draw)]
+    while draw(range(EXCHANGES)):
+        said.append(_say("exchange", scene, draw))
+    return "".join(said) + _say("ending", scene, draw)
 
 
 def _uniforms(seed: int) -> Iterator[float]:
@@ -241,9 +235,14 @@ def generate(characters: int = 1_000_000, seed: int = 0) -> str:
     """
     if characters < 0 or seed < 0:
         raise UserError(f"plays: characters ({characters}) and seed ({seed}) must be 0 or more")
-    pieces, length, scenes = [], 0, _scenes(seed)
+    uniforms = _uniforms(seed)
+
+    def draw(options: Sequence[Any]) -> Any:
+        return options[int(next(uniforms) * len(options))]
+
+    pieces, length = [], 0
     while length < characters:
-        pieces.append(next(scenes))
+        pieces.append(_scene(draw))
         length += len(pieces[-1])
     return "".join(pieces)[:characters]
 
@@ -256,9 +255,9 @@ def entropy_per_character() -> float:
 
         H(scene) / E[characters of a scene],
 
-    the entropy rate, which no predictor's expected loss can stay below (Cover and Thomas, Elements of Information
-    Theory, 2nd ed., sections 4.2 and 5.4). It holds for a text that starts with a scene and is cut in the middle of
-    one: that touches at most one scene's bits. A predictor that sees less than the whole past can only lose more.
+    the entropy rate, which no predictor's expected loss on new text can stay below (Cover and Thomas, Elements of
+    Information Theory, 2nd ed., sections 4.2 and 5.4); one that sees less than the whole past can only lose more, and
+    only text learnt by heart can cost less. Where a text is cut does not matter: one scene's bits vanish in the ratio.
 
     The text determines the derivation, so H(scene) is the entropy of the draws, and by the chain rule (section 2.5)
     the sum over draws of their expected -log2 P. The number of exchanges is geometric and independent of what is said

@@ -41,7 +41,7 @@ def gelu_backward(dx: np.ndarray, dout: np.ndarray, x: np.ndarray) -> None:
     Args:
         dx: as ``x``, written; may be ``dout`` itself.
         dout: as ``x``.
-        x: any shape, the forward's input.
+        x: any shape, the forward's input; of a size whose cube the dtype holds.
     """
     gradients, incoming, inputs = dx.reshape(-1), dout.reshape(-1), x.reshape(-1)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nanoeuler.corpus.download import written_whole
 from nanoeuler.errors import UserError
+from nanoeuler.files import written_whole
 
 #: Not one of Hugging Face's names (tokenizer.json, vocab.json), which an exported model has in the same folder.
 FILE = "nanoeuler_tokenizer.json"

@@ -18,8 +18,9 @@ import numpy as np
 import tiktoken
 from numpy.typing import ArrayLike
 
-from nanoeuler.corpus.download import cache_folder, fetch, sha256_of, written_whole
+from nanoeuler.corpus.download import cache_folder, fetch, sha256_of
 from nanoeuler.errors import UserError
+from nanoeuler.files import written_whole
 from nanoeuler.tokenizer.base import Tokenizer, fingerprint, flat_ids, utf8
 
 RANKS_FILE = "gpt2.tiktoken"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from nanoeuler.corpus.download import cache_folder, fetch, sha256_of, written_whole
+from nanoeuler.corpus.download import cache_folder, fetch, sha256_of
 from nanoeuler.errors import UserError
 
 CONTENT = b"First Citizen:\n" * 20_000
@@ -95,16 +95,3 @@ def test_the_cache_is_where_each_system_has_it(monkeypatch, platform, variable, 
     if variable:
         monkeypatch.setenv(variable, "given")
     assert cache_folder() == Path(expected)
-
-
-def test_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "file"
-    with written_whole(path) as file:
-        file.write(b"one")
-        assert not path.exists()
-    assert path.read_bytes() == b"one"
-    with pytest.raises(KeyboardInterrupt), written_whole(path) as file:  # noqa: PT012
-        file.write(b"tw")
-        raise KeyboardInterrupt
-    assert path.read_bytes() == b"one"
-    assert list(tmp_path.glob("*file*")) == [path]

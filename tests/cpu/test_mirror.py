@@ -1,6 +1,7 @@
 """The house rules of the op table: every op has its test, its gradient check, its export, and says its shapes."""
 
 import ast
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -12,13 +13,13 @@ import nanoeuler.cpu
 from nanoeuler.gradcheck import OP_CHECKS
 
 PACKAGE = Path(nanoeuler.cpu.__file__).parent
-NOT_OPS = {"__init__", "parallel"}  # what ops are made with
-OPS = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem not in NOT_OPS | {"memory"})
+FILES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+OPS = [name for name in FILES if name not in ("memory", "parallel")]
 every_op = pytest.mark.parametrize("op", OPS)
 
 
 def module(op: str) -> ModuleType:
-    return inspect.importlib.import_module(f"nanoeuler.cpu.{op}")  # type: ignore[attr-defined]
+    return importlib.import_module(f"nanoeuler.cpu.{op}")
 
 
 def functions(op: str) -> dict[str, object]:
@@ -36,7 +37,7 @@ def test_there_are_ops() -> None:
     assert {"embedding", "attention", "adamw"} <= set(OPS)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__"))
+@pytest.mark.parametrize("name", FILES)
 def test_every_file_has_a_test(name: str) -> None:
     source = (Path(__file__).parent / f"test_{name}.py").read_text(encoding="utf-8")
     tests = [node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]

@@ -132,10 +132,11 @@ def test_blas_has_one_thread_in_a_team_and_its_own_number_after() -> None:
     def threads() -> list[int]:
         return [library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas"]
 
-    before = threads()
-    with Team(2):
-        assert set(threads()) <= {1}
-    assert threads() == before
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        before = threads()
+        with Team(2):
+            assert set(threads()) <= {1}
+        assert threads() == before
 
 
 def test_scratch_is_kept_and_grows() -> None:

@@ -1,0 +1,64 @@
+"""Writing files so that nothing is lost or half-written, and saying why where one cannot be written."""
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from nanoeuler.errors import UserError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into a :class:`UserError` that names the file being written."""
+    try:
+        yield
+    except OSError as error:
+        advice = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check its permissions"
+        raise UserError(f"{path}: cannot write: {error.strerror}; {advice}, then run again to go on") from None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that, whatever happens meanwhile, the path holds the old content or all of the new.
+
+    Raises:
+        OSError: the file cannot be written; the old one is untouched.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write to, which becomes ``path`` at the end of the block: all of it, or nothing is changed.
+
+    The folder is made if it is missing.
+
+    Raises:
+        UserError: the disk is full, the folder is read-only, and so on; it names the path and the reason.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write it: {error.strerror or error}") from None

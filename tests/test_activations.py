@@ -1,0 +1,128 @@
+"""The arena: what a forward and a backward pass keep, by name and shape."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nanoeuler import cpu
+from nanoeuler.activations import Purpose, arena_shapes
+from nanoeuler.config import ModelConfig
+from nanoeuler.model import KeyValueCache, Transformer
+from nanoeuler.parameters import flat_size, initial_weights, named_views
+
+EULER: dict[str, Any] = {"num_kv_heads": 1}
+GPT2: dict[str, Any] = {"preset": "gpt2"}
+presets = pytest.mark.parametrize("changes", [EULER, GPT2, EULER | {"num_prediction_heads": 3}], ids=str)
+
+
+def small(**changes: Any) -> ModelConfig:
+    sizes = {"vocab_size": 7, "max_seq_len": 6, "num_layers": 2, "num_heads": 2, "hidden_dim": 4, "feed_forward_dim": 5}
+    return ModelConfig(**(sizes | changes))
+
+
+def test_euler_in_training_by_hand() -> None:
+    B, T, N = 2, 3, 6
+    assert arena_shapes(small(num_layers=1, **EULER), B, T) == {
+        "embedded": (N, 4),
+        "branch": (N, 4),
+        "final_norm": (N, 4),
+        "final_norm.rstd": (N,),
+        "logits": (N, 7),
+        "losses": (N,),
+        "layers.0.attention_norm": (N, 4),
+        "layers.0.attention_norm.rstd": (N,),
+        "layers.0.qkv": (N, 8),
+        "layers.0.lse": (B, 2, T),
+        "layers.0.attention": (N, 4),
+        "layers.0.middle": (N, 4),
+        "layers.0.mlp_norm": (N, 4),
+        "layers.0.mlp_norm.rstd": (N,),
+        "layers.0.up": (N, 10),
+        "layers.0.activated": (N, 5),
+        "layers.0.out": (N, 4),
+        "dresidual": (N, 4),
+        "dnorm": (N, 4),
+        "dbranch": (N, 4),
+        "dqkv": (N, 8),
+        "dattention": (N, 4),
+        "dup": (N, 10),
+        "dactivated": (N, 5),
+    }
+
+
+def test_gpt2_keeps_means_and_has_no_gate() -> None:
+    shapes = arena_shapes(small(**GPT2), 2, 3)
+    assert shapes["final_norm.mean"] == shapes["layers.1.mlp_norm.mean"] == (6,)
+    assert shapes["layers.0.up"] == shapes["dup"] == (6, 5)
+    assert shapes["layers.0.qkv"] == (6, 12)
+
+
+def test_further_heads_share_one_array_and_only_training_has_it() -> None:
+    for heads in (2, 5):
+        config = small(num_prediction_heads=heads)
+        assert arena_shapes(config, 2, 3).keys() - arena_shapes(small(), 2, 3).keys() == {"prediction"}
+        assert arena_shapes(config, 2, 3, "evaluation") == arena_shapes(small(), 2, 3, "evaluation")
+
+
+def test_without_a_backward_all_layers_share_their_arrays() -> None:
+    training = arena_shapes(small(num_layers=5), 2, 3)
+    evaluation = arena_shapes(small(num_layers=5), 2, 3, "evaluation")
+    assert {name.split(".")[1] for name in training if name.startswith("layers.")} == set("01234")
+    assert {name.split(".")[1] for name in evaluation if name.startswith("layers.")} == {"0"}
+    assert not [name for name in evaluation if name.startswith("d")]
+    assert evaluation == arena_shapes(small(num_layers=1), 2, 3, "evaluation")
+
+
+def test_generation_has_the_last_tokens_logits_only() -> None:
+    assert arena_shapes(small(), 2, 3, "generation")["logits"] == (2, 7)
+    assert arena_shapes(small(), 2, 3, "evaluation")["logits"] == (6, 7)
+
+
+@presets
+@pytest.mark.parametrize("purpose", ["training", "evaluation", "generation"])
+def test_a_transformer_allocates_just_this(
+    changes: dict[str, Any], purpose: Purpose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(**changes)
+    allocated: list[int] = []
+    empty = cpu.empty
+
+    def counting(size: int, dtype: Any) -> np.ndarray:
+        allocated.append(size * np.dtype(dtype).itemsize)
+        return empty(size, dtype)
+
+    monkeypatch.setattr(cpu, "empty", counting)
+    weights = initial_weights(config, 0)
+    model = Transformer(config, cpu, weights, 2, 6, purpose)
+    planned = flat_size(arena_shapes(config, 2, 6, purpose)) * 4
+    assert allocated == [planned]
+    tokens = np.arange(12, dtype=np.int32).reshape(2, 6) % 7
+    if purpose == "training":
+        gradients = named_views(np.zeros_like(weights), model.shapes)
+        targets = np.stack([tokens] * config.num_prediction_heads)
+        model.loss_and_gradients(gradients, tokens, targets, [1.0] * config.num_prediction_heads)
+    elif purpose == "evaluation":
+        model.losses(tokens, tokens)
+    else:
+        cache = KeyValueCache(config, cpu, 2, np.float32)
+        assert allocated[1:] == [flat_size({"cache": (2, 2, 2, 6, config.kv_heads, 2)}) * 4]
+        model.next_logits(tokens, cache)
+    assert len(allocated) == (2 if purpose == "generation" else 1)  # a pass allocates nothing
+
+
+@presets
+@pytest.mark.parametrize("purpose", ["training", "evaluation", "generation"])
+def test_a_smaller_batch_fits_into_the_arena_of_a_larger_one(changes: dict[str, Any], purpose: Purpose) -> None:
+    config = small(**changes)
+    room = flat_size(arena_shapes(config, 3, 6, purpose))
+    for B, T in ((3, 6), (1, 6), (3, 1), (1, 1), (2, 5)):
+        shapes = arena_shapes(config, B, T, purpose)
+        assert flat_size(shapes) <= room
+        arrays = named_views(np.zeros(room), shapes)
+        for number, array in enumerate(arrays.values()):
+            array[...] = number
+        for number, array in enumerate(arrays.values()):  # no array lies on another
+            assert array.size == math.prod(array.shape)
+            assert (array == number).all()

@@ -1,0 +1,327 @@
+"""The whole model against a plain PyTorch one, and against itself: cached, in pieces, in either precision."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle import assert_close, dtypes, error, leaf, needs_torch, reference_logits, reference_losses, torch
+
+from nanoeuler import cpu as ops
+from nanoeuler.activations import arena_shapes
+from nanoeuler.config import ModelConfig
+from nanoeuler.model import Dropout, KeyValueCache, Transformer
+from nanoeuler.parameters import flat_size, initial_weights, named_views, parameter_shapes
+
+SMALL = {"vocab_size": 19, "max_seq_len": 9, "num_layers": 2, "num_heads": 6, "hidden_dim": 24, "feed_forward_dim": 10}
+CONFIGS = {
+    "euler": ModelConfig(**SMALL),
+    "euler, grouped queries, prediction heads": ModelConfig(
+        **SMALL, num_kv_heads=2, num_prediction_heads=3, rope_theta=50.0, norm_eps=1e-2
+    ),
+    "euler, multi-query, tied": ModelConfig(**SMALL, num_kv_heads=1, tie_embeddings=True),
+    "euler, tied, prediction heads": ModelConfig(**SMALL, tie_embeddings=True, num_prediction_heads=2),
+    "gpt2": ModelConfig(**SMALL, preset="gpt2"),
+    "gpt2, grouped queries, odd head size, prediction heads": ModelConfig(
+        **SMALL | {"preset": "gpt2", "hidden_dim": 30, "num_kv_heads": 3, "num_prediction_heads": 3, "norm_eps": 1e-2}
+    ),
+    "gpt2, untied, no biases": ModelConfig(**SMALL, preset="gpt2", tie_embeddings=False, bias=False),
+    "one layer, one head, one token of vocabulary": ModelConfig(
+        vocab_size=1, max_seq_len=9, num_layers=1, num_heads=1, hidden_dim=2, feed_forward_dim=1
+    ),
+    "layernorm, gelu, biases and learned positions in euler": ModelConfig(
+        **SMALL, norm="layernorm", activation="gelu", bias=True, position="learned"
+    ),
+}
+EULER, GPT2 = CONFIGS["euler, grouped queries, prediction heads"], CONFIGS["gpt2"]
+every_config = pytest.mark.parametrize("name", CONFIGS)
+both_presets = pytest.mark.parametrize("config", [EULER, GPT2], ids=["euler", "gpt2"])
+
+
+def weights_of(config: ModelConfig, dtype: Any = np.float64) -> np.ndarray:
+    """Return weights that no symmetry hides a fault behind: norms are not 1, biases not 0, and attention not flat."""
+    flat = initial_weights(config, 0, dtype)
+    return flat + np.random.default_rng(1).normal(0, 0.2, flat.size).astype(dtype)
+
+
+def batch_of(config: ModelConfig, B: int = 3, T: int = 9) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs (B, T) and targets (heads, B, T), some of which are ignored."""
+    random = np.random.default_rng(2)
+    inputs = random.integers(0, config.vocabulary, (B, T), np.int32)
+    targets = random.integers(0, config.vocabulary, (config.num_prediction_heads, B, T), np.int32)
+    targets[random.random(targets.shape) < 0.2] = -1
+    return inputs, targets
+
+
+def weights_of_losses(config: ModelConfig) -> list[float]:
+    return [0.1, 0.07, 0.02][: config.num_prediction_heads]
+
+
+def gradients_of(
+    config: ModelConfig, weights: np.ndarray, inputs: np.ndarray, targets: np.ndarray, dropout: Dropout | None = None
+) -> tuple[np.ndarray, list[float]]:
+    """Return the flat gradient, from zero, and each head's loss."""
+    flat = np.zeros_like(weights)
+    model = Transformer(config, ops, weights, *inputs.shape)
+    views = named_views(flat, parameter_shapes(config))
+    return flat, model.loss_and_gradients(views, inputs, targets, weights_of_losses(config), dropout)
+
+
+def reference_weights(config: ModelConfig, weights: np.ndarray) -> dict[str, Any]:
+    return {name: leaf(view) for name, view in named_views(weights, parameter_shapes(config)).items()}
+
+
+@needs_torch
+@dtypes
+@every_config
+def test_logits_and_losses_equal_torch(name: str, dtype: type) -> None:
+    config = CONFIGS[name]
+    weights, (inputs, targets) = weights_of(config, dtype), batch_of(config)
+    model = Transformer(config, ops, weights, 3, 9)
+    logits = model.logits(inputs).copy()
+    assert logits.dtype == dtype
+    W = reference_weights(config, weights)
+    expected = reference_logits(W, config, inputs)
+    assert_close(logits, expected, 1e-11 if dtype == np.float64 else 1e-5)
+
+    losses = model.losses(inputs, targets[0])
+    assert losses.shape == (3, 9)
+    assert (losses[targets[0] < 0] == 0).all()
+    summed = float(reference_losses(W, config, inputs, targets)[0].detach())
+    assert losses.sum() == pytest.approx(summed, rel=1e-11 if dtype == np.float64 else 1e-5)
+
+
+@needs_torch
+@dtypes
+@every_config
+def test_gradients_equal_torch(name: str, dtype: type) -> None:
+    config = CONFIGS[name]
+    weights, (inputs, targets) = weights_of(config, dtype), batch_of(config)
+    flat, losses = gradients_of(config, weights, inputs, targets)
+    W = reference_weights(config, weights)
+    expected = reference_losses(W, config, inputs, targets)
+    sum(d * loss for d, loss in zip(weights_of_losses(config), expected, strict=True)).backward()
+    tolerance = 1e-9 if dtype == np.float64 else 1e-4
+    assert losses == pytest.approx([float(loss.detach()) for loss in expected], rel=tolerance)
+    for tensor, gradient in named_views(flat, parameter_shapes(config)).items():
+        if config.vocabulary == 1:  # nothing to learn
+            assert (gradient == 0).all()
+        else:
+            assert error(gradient, W[tensor].grad) < tolerance, tensor
+
+
+@needs_torch
+@both_presets
+def test_dropout_equals_torch_with_the_same_masks(config: ModelConfig) -> None:
+    """Each place has a mask of its own, and it is the one that the op gives for the place's stream."""
+    config = config.model_copy(update={"dropout": 0.3})
+    weights, (inputs, targets) = weights_of(config), batch_of(config)
+    dropout = Dropout(seed=11, micro_batch=5)
+    flat, losses = gradients_of(config, weights, inputs, targets, dropout)
+
+    sites = []
+
+    def drop(x: Any, site: int) -> Any:
+        sites.append(site)
+        mask = np.ones(tuple(x.shape))
+        ops.dropout_forward(mask, mask, 0.3, 11, 5 * 2**16 + site)
+        return x * torch.tensor(mask)
+
+    W = reference_weights(config, weights)
+    expected = reference_losses(W, config, inputs, targets, drop)
+    sum(d * loss for d, loss in zip(weights_of_losses(config), expected, strict=True)).backward()
+    assert sorted(sites) == [0, 1, 2, 3, 4]
+    assert losses == pytest.approx([float(loss.detach()) for loss in expected], rel=1e-9)
+    for tensor, gradient in named_views(flat, parameter_shapes(config)).items():
+        assert error(gradient, W[tensor].grad) < 1e-9, tensor
+
+
+@every_config
+def test_float32_agrees_with_float64(name: str) -> None:
+    config = CONFIGS[name]
+    weights, (inputs, targets) = weights_of(config, np.float32), batch_of(config)
+    exact = weights.astype(np.float64)
+    logits = Transformer(config, ops, weights, 3, 9).logits(inputs)
+    assert error(logits, Transformer(config, ops, exact, 3, 9).logits(inputs)) < 1e-5
+    shapes = parameter_shapes(config)
+    gradients, expected = (named_views(gradients_of(config, w, inputs, targets)[0], shapes) for w in (weights, exact))
+    for tensor, gradient in gradients.items():
+        assert gradient.dtype == np.float32
+        assert error(gradient, expected[tensor]) < 1e-4, tensor
+
+
+@dtypes
+@every_config
+@pytest.mark.parametrize("steps", [[1] * 9, [4, 1, 1, 3], [9]])
+def test_cached_logits_are_those_of_the_whole(name: str, steps: list[int], dtype: type) -> None:
+    config = CONFIGS[name]
+    weights, inputs = weights_of(config, dtype), batch_of(config)[0]
+    model = Transformer(config, ops, weights, 3, 9, "evaluation")
+    whole = model.logits(inputs).copy()
+    tolerance = 1e-12 if dtype == np.float64 else 1e-5
+
+    cache, at = KeyValueCache(config, ops, 3, dtype), 0
+    for T in steps:
+        part = model.logits(inputs[:, at : at + T], cache)
+        assert error(part, whole[:, at : at + T]) < tolerance
+        at += T
+        assert cache.length == at
+    assert cache.length == cache.capacity == 9
+
+    model = Transformer(config, ops, weights, 3, max(steps), "generation")
+    cache, at = KeyValueCache(config, ops, 3, dtype), 0
+    for T in steps:
+        at += T
+        assert error(model.next_logits(inputs[:, at - T : at], cache), whole[:, at - 1]) < tolerance
+        assert cache.length == at
+
+
+def test_a_cache_may_hold_fewer_sequences_than_it_was_made_for() -> None:
+    weights, inputs = weights_of(EULER), batch_of(EULER)[0]
+    whole, cache = Transformer(EULER, ops, weights, 3, 9).logits(inputs), KeyValueCache(EULER, ops, 3, np.float64)
+    model = Transformer(EULER, ops, weights, 2, 5, "generation")
+    model.next_logits(inputs[:2, :5], cache)
+    assert_close(model.next_logits(inputs[:2, 5:], cache), whole[:2, -1])
+
+
+@every_config
+def test_every_purpose_gives_the_same_in_no_more_memory_than_it_needs(name: str) -> None:
+    config = CONFIGS[name]
+    weights, (inputs, targets) = weights_of(config), batch_of(config)
+    training, evaluation, generation = (
+        Transformer(config, ops, weights, 3, 9, purpose) for purpose in ("training", "evaluation", "generation")
+    )
+    logits = training.logits(inputs).copy()
+    assert (evaluation.logits(inputs) == logits).all()
+    assert (evaluation.losses(inputs, targets[0]) == training.losses(inputs, targets[0])).all()
+    last = generation.next_logits(inputs, KeyValueCache(config, ops, 3, np.float64))
+    assert np.abs(last - logits[:, -1]).max() < 1e-12
+    sizes = [flat_size(arena_shapes(config, 3, 9, purpose)) for purpose in ("training", "evaluation", "generation")]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[1]
+
+
+@every_config
+def test_a_smaller_batch_than_planned(name: str) -> None:
+    """Also after a larger one: what it left in the arena does not matter."""
+    config = CONFIGS[name]
+    weights, (inputs, targets) = weights_of(config), batch_of(config)
+    model, shapes = Transformer(config, ops, weights, 3, 9), parameter_shapes(config)
+    model.loss_and_gradients(named_views(np.zeros_like(weights), shapes), inputs, targets, weights_of_losses(config))
+    for B, T in ((3, 9), (2, 9), (3, 4), (1, 1)):
+        flat = np.zeros_like(weights)
+        part = np.ascontiguousarray(inputs[:B, :T]), np.ascontiguousarray(targets[:, :B, :T])
+        losses = model.loss_and_gradients(named_views(flat, shapes), *part, weights_of_losses(config))
+        alone = gradients_of(config, weights, *part)
+        assert losses == alone[1]
+        assert (flat == alone[0]).all()
+        whole = Transformer(config, ops, weights, 3, 9).logits(inputs)
+        assert np.abs(model.logits(part[0]) - whole[:B, :T]).max() < 1e-12
+
+
+@both_presets
+def test_gradients_are_added_to_and_weights_left_alone(config: ModelConfig) -> None:
+    weights, (inputs, targets) = weights_of(config), batch_of(config)
+    once = gradients_of(config, weights, inputs, targets)[0]
+    start = np.random.default_rng(3).standard_normal(weights.size)
+    flat, before = start.copy(), weights.copy()
+    model = Transformer(config, ops, weights, 3, 9)
+    views = named_views(flat, parameter_shapes(config))
+    for _ in range(2):
+        model.loss_and_gradients(views, inputs, targets, weights_of_losses(config))
+    assert_close(flat, start + 2 * once)
+    assert (weights == before).all()
+
+
+@both_presets
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_a_batch_in_pieces_sums_to_the_whole(config: ModelConfig, rate: float) -> None:
+    """With dropout too: each piece knows which rows of the batch are its own."""
+    config = config.model_copy(update={"dropout": rate})
+    weights, (inputs, targets) = weights_of(config), batch_of(config)
+    whole, losses = gradients_of(config, weights, inputs, targets, Dropout(4, 7))
+    total, summed = np.zeros_like(whole), np.zeros(len(losses))
+    for piece in (slice(0, 2), slice(2, 3)):
+        dropout = Dropout(4, 7, first_row=piece.start * inputs.shape[1])
+        flat, part = gradients_of(config, weights, inputs[piece], targets[:, piece], dropout)
+        total += flat
+        summed += part
+    assert summed == pytest.approx(losses, rel=1e-12)
+    assert_close(total, whole)
+
+
+def test_dropout_needs_both_a_rate_and_a_place_in_the_stream() -> None:
+    dropping = EULER.model_copy(update={"dropout": 0.3})
+    weights, batch = weights_of(EULER), batch_of(EULER)
+    plain = gradients_of(EULER, weights, *batch)[0]
+    assert (gradients_of(dropping, weights, *batch)[0] == plain).all()
+    assert (gradients_of(EULER, weights, *batch, Dropout(1, 0))[0] == plain).all()
+    masks = [gradients_of(dropping, weights, *batch, Dropout(*d))[0] for d in ((1, 0), (1, 1), (2, 0))]
+    assert not any((masks[i] == masks[j]).all() for i in range(3) for j in range(i))
+    again = gradients_of(dropping, weights, *batch, Dropout(1, 0))[0]
+    assert (again == masks[0]).all()
+
+
+def test_streams_of_different_places_never_meet() -> None:
+    streams = {Dropout(1, m).stream(site) for m in (0, 1, 2, 10**9) for site in (0, 1, 2, 2**16 - 1)}
+    assert len(streams) == 16
+    assert max(streams) < 2**64
+
+
+@every_config
+def test_all_targets_ignored(name: str) -> None:
+    config = CONFIGS[name]
+    inputs, targets = batch_of(config)
+    flat, losses = gradients_of(config, weights_of(config), inputs, np.full_like(targets, -1))
+    assert losses == [0] * config.num_prediction_heads
+    assert (flat == 0).all()
+
+
+def test_an_ignored_head_leaves_the_language_model_alone() -> None:
+    """Head k's loss weight of 0 gives the gradient of a model without it."""
+    weights, (inputs, targets) = weights_of(EULER), batch_of(EULER)
+    shapes, one = parameter_shapes(EULER), EULER.model_copy(update={"num_prediction_heads": 1})
+    flat = np.zeros_like(weights)
+    model = Transformer(EULER, ops, weights, 3, 9)
+    model.loss_and_gradients(named_views(flat, shapes), inputs, targets, [0.1, 0, 0])
+    alone = np.zeros(flat_size(parameter_shapes(one)))
+    own = named_views(weights, shapes)
+    for tensor, view in named_views(alone, parameter_shapes(one)).items():
+        view[...] = own[tensor]
+    expected = named_views(gradients_of(one, alone, inputs, targets)[0], parameter_shapes(one))
+    for tensor, gradient in named_views(flat, shapes).items():
+        if tensor.startswith("prediction"):
+            assert (gradient == 0).all()
+        else:
+            assert_close(gradient, expected[tensor])
+
+
+def test_a_token_does_not_see_the_future() -> None:
+    for config in (EULER, GPT2):
+        model, inputs = Transformer(config, ops, weights_of(config), 3, 9), batch_of(config)[0]
+        before = model.logits(inputs).copy()
+        inputs[:, 5] = (inputs[:, 5] + 1) % config.vocabulary
+        after = model.logits(inputs)
+        assert np.abs(after[:, :5] - before[:, :5]).max() < 1e-13
+        assert np.abs(after[:, 5:] - before[:, 5:]).max(axis=(0, 2)).min() > 1e-3
+
+
+@both_presets
+def test_initial_weights(config: ModelConfig) -> None:
+    config = config.model_copy(update={"hidden_dim": 96, "feed_forward_dim": 200, "vocab_size": 300, "num_layers": 8})
+    shapes = parameter_shapes(config)
+    flat = initial_weights(config, 5)
+    for tensor, view in named_views(flat, shapes).items():
+        if tensor.endswith("norm.weight"):
+            assert (view == 1).all()
+        elif tensor.endswith("bias"):
+            assert (view == 0).all()
+        else:
+            std = 0.02 / 4 if tensor.endswith(("attention_out.weight", "down.weight")) else 0.02
+            assert view.std() == pytest.approx(std, rel=4 / np.sqrt(2 * view.size)), tensor
+            assert abs(view.mean()) < 5 * std / np.sqrt(view.size), tensor
+    assert (flat == initial_weights(config, 5)).all()
+    assert (flat == initial_weights(config, 5, np.float64).astype(np.float32)).all()
+    assert (flat != initial_weights(config, 6)).mean() > 0.9
+    tokens = batch_of(config)[0]
+    losses = Transformer(config, ops, flat, 3, 9).losses(tokens, np.roll(tokens, -1, axis=1))
+    assert losses.mean() == pytest.approx(np.log(300), rel=0.02)  # knows nothing yet

@@ -1,0 +1,232 @@
+"""The plan of a run: counted by hand for tiny models, and held against what is really allocated."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nanoeuler.plan
+from nanoeuler import cpu
+from nanoeuler.config import Config, ModelConfig, load_config
+from nanoeuler.errors import UserError, run_command
+from nanoeuler.plan import (
+    OVERHEAD_BYTES,
+    available_bytes,
+    check_memory,
+    flops_per_token,
+    main,
+    memory_plan,
+    with_vocabulary,
+)
+from nanoeuler.step import TrainingStep
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.json"))
+
+EULER: dict[str, Any] = {
+    "vocab_size": 7,
+    "max_seq_len": 3,
+    "num_layers": 1,
+    "num_heads": 2,
+    "num_kv_heads": 1,
+    "hidden_dim": 4,
+    "feed_forward_dim": 5,
+}
+GPT2 = EULER | {"preset": "gpt2", "num_kv_heads": 2}
+TRAINING: dict[str, Any] = {"batch_size": 5, "workers": 2, "pieces": 3}
+
+
+def padded(elements: int) -> int:
+    return -(-elements // 16) * 16
+
+
+def config(model: dict[str, Any], **training: Any) -> Config:
+    return Config.model_validate({"model": model, "training": TRAINING | training})
+
+
+# --- floating-point operations
+
+
+@pytest.mark.parametrize(
+    ("model", "multiply_adds"),
+    [
+        # qkv 8 x 4, out 4 x 4, gate and up 10 x 4, down 4 x 5, head 7 x 4; scores and values over (T + 1) / 2 keys
+        (EULER, 32 + 16 + 40 + 20 + 28 + 2 * 4 * 2),
+        (EULER | {"tie_embeddings": True}, 32 + 16 + 40 + 20 + 28 + 2 * 4 * 2),
+        (EULER | {"num_layers": 3}, 3 * (32 + 16 + 40 + 20 + 2 * 4 * 2) + 28),
+        (EULER | {"num_prediction_heads": 3}, 32 + 16 + 40 + 20 + 2 * 4 * 2 + 3 * 28 + 2 * 16),
+        (GPT2, 48 + 16 + 20 + 20 + 28 + 2 * 4 * 2),
+    ],
+)
+def test_operations_by_hand(model: dict[str, Any], multiply_adds: int) -> None:
+    assert flops_per_token(ModelConfig(**model), 3) == 6 * multiply_adds
+
+
+def test_attention_grows_with_the_length() -> None:
+    model = ModelConfig(**EULER)
+    assert flops_per_token(model, 13) - flops_per_token(model, 3) == 6 * 2 * 4 * 5  # five keys more on average
+
+
+def test_gpt2_is_near_six_operations_a_parameter() -> None:
+    model = ModelConfig(preset="gpt2", vocab_size=50257, max_seq_len=1024, num_layers=12, num_heads=12, hidden_dim=768)
+    parameters_but_positions = 124_439_808 - 1024 * 768
+    assert flops_per_token(model, 1) == pytest.approx(6 * parameters_but_positions, rel=2e-3)
+
+
+# --- memory
+
+
+def test_euler_by_hand() -> None:
+    matrices = [28, 32, 16, 40, 20, 28]  # embedding, qkv, out, gate and up, down, head
+    vectors = [4, 4, 4]
+    weights = 4 * sum(map(padded, matrices + vectors))
+    # Pieces of 1, 2 and 2 sequences: 2 x 3 rows. Each layer: two norms, qkv, lse, attention, middle, up, activated, out.
+    layer = [24, 6, 48, 12, 24, 24, 24, 6, 60, 30, 24]
+    trunk = [24, 24, 24, 6, 42, 6]  # embedded, branch, final norm, its rstd, logits, losses
+    backward = [24, 24, 24, 48, 24, 60, 30]
+    sampler = [12, 3, 24, 6, 12, 12, 12, 3, 30, 15, 12] + [12, 12, 12, 3, 7, 3]  # one sequence, logits of its last token
+    cache = 2 * 3 * 1 * 2
+    assert memory_plan(config(EULER)) == {
+        "weights": weights,
+        "gradients (3 x)": 3 * weights,
+        "optimizer state (m, v)": 2 * weights,
+        "activations (2 x 2 sequences)": 2 * 4 * sum(map(padded, layer + trunk + backward)),
+        "sampling": 4 * (sum(map(padded, sampler)) + cache),
+    }
+
+
+def test_gpt2_by_hand() -> None:
+    matrices = [28, 12, 48, 16, 20, 20]
+    vectors = [12, 4, 5, 4] + [4, 4] * 3
+    weights = 8 * sum(map(padded, matrices + vectors))
+    layer = [60, 15, 15, 180, 30, 60, 60, 60, 15, 15, 75, 75, 60]  # 5 x 3 rows in one piece, with means
+    trunk = [60, 60, 60, 15, 15, 105, 15]
+    backward = [60, 60, 60, 180, 60, 75, 75]
+    parts = memory_plan(config(GPT2, dtype="float64", pieces=1))
+    assert parts["weights"] == parts["gradients (1 x)"] == weights
+    assert parts["optimizer state (m, v)"] == 2 * weights
+    assert parts["activations (1 x 5 sequences)"] == 8 * sum(map(padded, layer + trunk + backward))
+
+
+@pytest.mark.parametrize("model", [EULER, GPT2, EULER | {"num_prediction_heads": 2, "num_layers": 3}], ids=str)
+@pytest.mark.parametrize("pieces", [0, 1, 2, 5])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_training_step_takes_just_what_was_planned(
+    model: dict[str, Any], pieces: int, workers: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = config(model, dtype=dtype, pieces=pieces, workers=workers)
+    allocated: list[int] = []
+    empty = cpu.empty
+
+    def counting(size: int, dtype: Any) -> np.ndarray:
+        allocated.append(size * np.dtype(dtype).itemsize)
+        return empty(size, dtype)
+
+    monkeypatch.setattr(cpu, "empty", counting)
+    TrainingStep(planned.model, planned.training, cpu)
+    parts = memory_plan(planned)
+    del parts["sampling"]
+    assert sum(parts.values()) <= sum(allocated) < sum(parts.values()) + 64  # a norm or so besides
+
+
+def test_a_run_that_fits_passes_and_one_that_does_not_is_refused_with_the_bytes_of_each_part() -> None:
+    planned = config(EULER)
+    parts = memory_plan(planned)
+    needed = sum(parts.values()) + OVERHEAD_BYTES
+    check_memory(planned, needed)
+    check_memory(planned, None)
+    with pytest.raises(UserError) as caught:
+        check_memory(planned, needed - 1)
+    message = str(caught.value)
+    for part in parts:
+        assert part in message
+    assert "300 MiB of memory" in message
+    assert "training.batch_size" in message
+
+
+def test_a_long_context_is_refused_for_its_activations() -> None:
+    planned = config(EULER | {"max_seq_len": 10**7})
+    with pytest.raises(UserError, match=r"GiB  activations \(2 x 2 sequences\)"):
+        check_memory(planned, 8 * 2**30)
+
+
+def test_available_memory_is_known_here_or_said_to_be_unknown() -> None:
+    available = available_bytes()
+    assert available is None or 2**26 < available < 2**50
+
+
+# --- the command
+
+
+def arguments(model: dict[str, Any]) -> list[str]:
+    return [word for key, value in model.items() for word in (f"--model.{key}", str(value))]
+
+
+def test_the_command_prints_parameters_operations_and_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    line = [*arguments(EULER), "--training.batch_size=5", "--training.workers=2", "--training.pieces=3"]
+    assert run_command(main, [*line, "--training.total_steps=10", "--training.gradient_accumulation=2"]) == 0
+    out = capsys.readouterr().out
+    rows = {cells[1].strip(): cells[2].strip() for cells in (row.split("│") for row in out.split("\n")) if len(cells) > 2}
+    assert rows["embedding"] == "28"
+    assert rows["layers x 1: qkv"] == "32"
+    assert rows["tokens in a step"] == "30"
+    assert rows["tokens in the run"] == "300"
+    assert rows["floating-point operations per token"] == "912"
+    assert rows["floating-point operations per step"] == "27.4 k"
+    assert rows["floating-point operations in the run"] == "274 k"
+    for part, size in memory_plan(config(EULER)).items():
+        assert part in rows
+        assert f"{size:,}" in out
+    assert rows["weights"] in out
+    assert {"all", "optimizer state (m, v)"} <= rows.keys()
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_configuration_that_ships_has_a_plan(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nanoeuler.plan, "available_bytes", lambda: 2**40)
+    vocabulary = [] if load_config(path).model.vocab_size else ["--model.vocab_size=65"]
+    assert run_command(main, ["--config", str(path), *vocabulary]) == 0
+    assert "embedding" in capsys.readouterr().out
+
+
+def test_gpt2_small_needs_no_data_and_has_the_numbers_of_its_shape(capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = (path for path in CONFIGS if path.stem == "gpt2-small")
+    code = run_command(main, ["--config", str(path)])
+    out, err = capsys.readouterr()
+    assert code == 0 or (code == 2 and "this run takes" in err)  # as the memory of this machine may be
+    per_layer = 20 * 64 * 768 + 768 * 768 + 3 * 2048 * 768 + 2 * 768
+    assert f"{2 * 50257 * 768 + 12 * per_layer + 768:,}" in out
+
+
+def test_a_plan_that_does_not_fit_is_printed_and_then_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nanoeuler.plan, "available_bytes", lambda: 2**20)
+    assert run_command(main, arguments(EULER)) == 2
+    out, err = capsys.readouterr()
+    assert "1 MiB" in out
+    assert err.startswith("error: this run takes 300 MiB of memory and 1 MiB are available:\n")
+
+
+def test_a_character_vocabulary_is_taken_from_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_text("abcab" * 10, encoding="utf-8")
+    line = ["--model.hidden_dim=16", "--model.num_heads=2"]
+    assert run_command(main, [*line, "--data.dataset", str(tmp_path / "text.txt")]) == 0
+    assert "48" in capsys.readouterr().out  # 3 characters of 16 channels
+    assert run_command(main, [*line, "--data.dataset", str(tmp_path / "none.txt")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_tokenizer_gives_the_vocabulary_where_none_is_configured() -> None:
+    assert with_vocabulary(config(EULER)).model.vocab_size == 7
+    open_size = Config.model_validate({"data": {"tokenizer_path": "byte"}})
+    assert with_vocabulary(open_size).model.vocab_size == 256
+    assert with_vocabulary(Config(), "abc").model.vocab_size == 3
+
+
+def test_a_wrong_option_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, ["--model.hidden", "3"]) == 2
+    assert capsys.readouterr().err.startswith("error: unknown option '--model.hidden'")
