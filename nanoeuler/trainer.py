@@ -123,7 +123,7 @@ class Trainer:
         self.skipped += bool(result.skipped)
         self.skipped_in_row = self.skipped_in_row + 1 if result.skipped else 0
         if math.isfinite(result.loss):
-            self.smoothed = smooth(self.smoothed, result.loss)
+            self.smoothed = smooth(self.smoothed, result.loss, self.done)
         tokens = sum(inputs.size for inputs, _ in micro_batches)
         shown = {
             "train_loss": result.loss,
@@ -201,9 +201,9 @@ class Trainer:
         return self.run / "checkpoints" / f"step-{self.saved_step:08d}"
 
     def _report(self) -> None:
-        samples = [
-            (int(path.stem.removeprefix("step-")), path.read_text(encoding="utf-8"))
-            for path in sorted((self.run / "samples").glob("step-*.txt"))
+        paths = {int(p.stem.removeprefix("step-")): p for p in sorted((self.run / "samples").glob("step-*.txt"))}
+        samples = [  # a run that was killed and went on from an earlier step has left later ones
+            (step, path.read_text(encoding="utf-8")) for step, path in paths.items() if step <= self.done
         ]
         notes = [self.data.corpus.reason, *self.notes]
         write_report(self.run, self.config, read_metrics(self.log.path), samples, self.data.floor, notes)
@@ -237,9 +237,10 @@ def due(step: int, interval: int) -> bool:
     return interval > 0 and step % interval == 0
 
 
-def smooth(old: float | None, new: float) -> float:
-    """Return the exponential moving average of the loss."""
-    return new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
+def smooth(old: float | None, new: float, step: int) -> float:
+    """Return the exponential moving average of the loss, which in the first steps is their plain mean."""
+    share = max(1 - SMOOTHING, 1 / step)
+    return new if old is None else (1 - share) * old + share * new
 
 
 @contextlib.contextmanager

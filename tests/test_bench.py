@@ -309,15 +309,23 @@ def test_two_different_models_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> 
 
     original: Callable[..., np.ndarray] = initial_weights
     monkeypatch.setattr(pytorch, "initial_weights", lambda config, seed: original(config, seed + 1))
-    with pytest.raises(UserError, match=r"in step 1 the loss of nanoeuler is .* they do not train the same model"):
+    with pytest.raises(UserError, match=r"the loss of step 1 is .* they do not train the same model"):
         main(["train", "--sizes", "S", "--steps", "1", "--workers", "1", "--no-compile"])
 
 
-@pytest.mark.parametrize("theirs", [(1.0, 2.01), (1.01, 2.0), (math.nan, 2.0)])
-def test_check_agreement(theirs: tuple[float, float]) -> None:
-    train.check_agreement(EAGER, [(1.0, 2.0)], [(1.0005, 2.0005)])
-    with pytest.raises(UserError, match="not train the same model"):
-        train.check_agreement(EAGER, [(1.0, 2.0)], [theirs])
+@pytest.mark.parametrize(
+    ("theirs", "what"),
+    [
+        ([(1.0, 2.01), (0.9, 1.0)], "first gradient norm is 2 for nanoeuler and 2.01 for PyTorch eager"),
+        ([(1.0, 2.0), (0.9001, 1.0)], "loss of step 2"),
+        ([(math.nan, 2.0), (0.9, 1.0)], "loss of step 1"),
+    ],
+)
+def test_check_agreement(theirs: list[tuple[float, float]], what: str) -> None:
+    ours = [(1.0, 2.0), (0.9, 1.0)]
+    train.check_agreement(EAGER, ours, [(1.000005, 2.0005), (0.900005, 1.1)])
+    with pytest.raises(UserError, match=what):
+        train.check_agreement(EAGER, ours, theirs)
 
 
 def test_choosing_an_optimizer_leaves_the_weights_alone() -> None:

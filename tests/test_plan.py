@@ -80,11 +80,11 @@ def test_euler_by_hand() -> None:
     matrices = [28, 32, 16, 40, 20, 28]  # embedding, qkv, out, gate and up, down, head
     vectors = [4, 4, 4]
     weights = 4 * sum(map(padded, matrices + vectors))
-    # Pieces of 1, 2 and 2 sequences: 2 x 3 rows. Each layer: two norms, qkv, lse, attention, middle, up, activated, out.
+    # Pieces of 1, 2 and 2 sequences: 2 x 3 rows. The arrays are in the order of arena_shapes.
     layer = [24, 6, 48, 12, 24, 24, 24, 6, 60, 30, 24]
-    trunk = [24, 24, 24, 6, 42, 6]  # embedded, branch, final norm, its rstd, logits, losses
+    trunk = [24, 24, 24, 6, 42, 6]
     backward = [24, 24, 24, 48, 24, 60, 30]
-    sampler = [12, 3, 24, 6, 12, 12, 12, 3, 30, 15, 12] + [12, 12, 12, 3, 7, 3]  # one sequence, logits of its last token
+    sampler = [12, 3, 24, 6, 12, 12, 12, 3, 30, 15, 12, 12, 12, 12, 3, 7, 3]  # of one sequence, one token's logits
     cache = 2 * 3 * 1 * 2
     assert memory_plan(config(EULER)) == {
         "weights": weights,
@@ -167,7 +167,9 @@ def test_the_command_prints_parameters_operations_and_bytes(capsys: pytest.Captu
     line = [*arguments(EULER), "--training.batch_size=5", "--training.workers=2", "--training.pieces=3"]
     assert run_command(main, [*line, "--training.total_steps=10", "--training.gradient_accumulation=2"]) == 0
     out = capsys.readouterr().out
-    rows = {cells[1].strip(): cells[2].strip() for cells in (row.split("│") for row in out.split("\n")) if len(cells) > 2}
+    rows = {
+        cells[1].strip(): cells[2].strip() for cells in (row.split("│") for row in out.split("\n")) if len(cells) > 2
+    }
     assert rows["embedding"] == "28"
     assert rows["layers x 1: qkv"] == "32"
     assert rows["tokens in a step"] == "30"

@@ -44,7 +44,10 @@ def probabilities(used: list[int] | None = None, **sampling: Any) -> list[float]
         ({"min_p": 0.26}, [2 / 3, 1 / 3, 0, 0, 0]),
         ({"min_p": 1}, [1, 0, 0, 0, 0]),
         ({"top_k": 3, "top_p": 0.8}, [2 / 3, 1 / 3, 0, 0, 0]),  # of the three left 4/7 + 2/7 are more than 0.8
-        ({"temperature": 0.5, "min_p": 0.06}, [16 / 21, 4 / 21, 1 / 21, 0, 0]),  # squared, the third is 1/16 of the first
+        (
+            {"temperature": 0.5, "min_p": 0.06},
+            [16 / 21, 4 / 21, 1 / 21, 0, 0],
+        ),  # squared, the third is 1/16 of the first
     ],
     ids=str,
 )

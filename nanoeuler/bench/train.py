@@ -26,10 +26,13 @@ from nanoeuler.console import format_bytes, format_count, format_duration
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.step import available_cores
 
-#: Steps whose loss and gradient norm must agree: the first checks the model, the second the update too.
-CHECK_STEPS = 2
-#: Largest relative difference.
-TOLERANCE = 1e-3
+#: Steps whose losses must agree: the first checks the forward, the later ones backward and update.
+CHECK_STEPS = 3
+#: Largest relative difference of a loss.
+LOSS_TOLERANCE = 1e-5
+#: Largest relative difference of the first gradient norm. PyTorch sums it in float32, which over the 39 million elements
+#: of an embedding is wrong by nearly as much (8e-4 at size gpt2); later norms also show what Adam makes of rounding.
+NORM_TOLERANCE = 1e-3
 #: Runnable processes for each core, a minute's mean, above which a warning is given.
 BUSY = 0.25
 
@@ -176,18 +179,22 @@ def _first_steps(
 
 
 def check_agreement(name: str, ours: list[tuple[float, float]], theirs: list[tuple[float, float]]) -> None:
-    """Compare losses and gradient norms of the first steps.
+    """Compare (loss, gradient norm) of the first steps: every loss, the first norm.
 
     Raises:
-        UserError: a relative difference is above :data:`TOLERANCE`.
+        UserError: a relative difference is above its tolerance.
     """
-    for step, (a, b) in enumerate(zip(ours, theirs, strict=True), 1):
-        for what, x, y in zip(("loss", "gradient norm"), a, b, strict=True):
-            if not abs(x - y) <= TOLERANCE * abs(y):
-                raise UserError(
-                    f"in step {step} the {what} of {OURS} is {x:.6g} and that of {name} {y:.6g}: they do not train the "
-                    "same model, so their times are not compared. This is a bug; please report it"
-                )
+    pairs = [
+        (f"loss of step {i}", a, b, LOSS_TOLERANCE)
+        for i, ((a, _), (b, _)) in enumerate(zip(ours, theirs, strict=True), 1)
+    ]
+    pairs.append(("first gradient norm", ours[0][1], theirs[0][1], NORM_TOLERANCE))
+    for what, a, b, tolerance in pairs:
+        if not abs(a - b) <= tolerance * abs(b):  # not a number does not agree either
+            raise UserError(
+                f"the {what} is {a:.7g} for {OURS} and {b:.7g} for {name}: they do not train the same model, so their "
+                "times are not compared. This is a bug; please report it"
+            )
 
 
 def _contender_result(contender: Contender, times: measure.Rounds, rate: float, peak: dict[str, int] | None) -> Result:

@@ -1,0 +1,792 @@
+"""The training command from end to end: what it leaves, how it goes on after anything, and what it refuses."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import runs
+
+import nanoeuler.train
+from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
+from nanoeuler.config import Config, load_config
+from nanoeuler.corpus import plays
+from nanoeuler.errors import UserError
+from nanoeuler.parameters import initial_weights
+from nanoeuler.train import FREE_KEYS, differences, run_directory
+from nanoeuler.trainer import Trainer
+
+unix = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits are Unix's")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return runs.write_text(tmp_path / "text.txt")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def refusal(capfd: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """Return what a command says that must fail: exit code 2, one message on stderr, no traceback."""
+    capfd.readouterr()
+    assert runs.train_here(arguments) == 2
+    err = capfd.readouterr().err
+    assert err.startswith("error: ")
+    assert err.count("error:") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder but the lock, which is empty."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
+# --- what a run shows and leaves
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the directory of a run of 60 steps and what it printed, not on a terminal."""
+    folder = tmp_path_factory.mktemp("finished")
+    text = runs.write_text(folder / "text.txt")
+    intervals = {"training__eval_interval": 20, "training__sample_interval": 30, "training__checkpoint_interval": 20}
+    changes = intervals | {"training__total_steps": 60, "training__learning_rate": 0.02}
+    with runs.start("train", runs.options(folder / "run", text, **changes)) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, b"")
+    return folder / "run", out.decode()
+
+
+def test_a_run_leaves_what_it_should(finished: tuple[Path, str]) -> None:
+    run, _ = finished
+    assert {path.name for path in run.iterdir()} == {
+        ".lock",
+        "checkpoints",
+        "config.json",
+        "metrics.jsonl",
+        "report.html",
+        "samples",
+        "tensorboard",
+    }
+    assert runs.steps_saved(run) == [20, 40, 60]
+    assert sorted(path.name for path in (run / "samples").iterdir()) == ["step-00000030.txt", "step-00000060.txt"]
+    assert len(list((run / "tensorboard").glob("*tfevents*"))) == 1
+    config = load_config(run / "config.json")
+    assert config.training.total_steps == 60
+    assert config.model.vocab_size == len(set((run.parent / "text.txt").read_text(encoding="utf-8")))
+    assert read_checkpoint(find_checkpoint(run)[0]).config == config
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "learning_rate" in page
+
+
+def test_metrics_have_a_record_of_every_step(finished: tuple[Path, str]) -> None:
+    records = runs.metrics(finished[0])
+    assert [record["step"] for record in records] == list(range(1, 61))
+    usual = {
+        "step",
+        "train_loss",
+        "smoothed_loss",
+        "learning_rate",
+        "grad_norm",
+        "tokens_per_second",
+        "elapsed_seconds",
+    }
+    for record in records:
+        evaluated = {"val_loss", "val_bits_per_byte"} if record["step"] % 20 == 0 else set()
+        assert set(record) == usual | evaluated
+        assert record["grad_norm"] > 0
+        assert record["tokens_per_second"] > 0
+    assert records[0]["learning_rate"] == pytest.approx(0.02 / 3)
+    assert records[2]["learning_rate"] == 0.02
+    assert records[-1]["learning_rate"] == pytest.approx(0.002)
+    times = [record["elapsed_seconds"] for record in records]
+    assert times == sorted(times)
+
+
+def test_the_loss_falls(finished: tuple[Path, str]) -> None:
+    records = runs.metrics(finished[0])
+    uniform = 2.4849  # ln 12: the text has twelve characters
+    assert records[0]["train_loss"] == pytest.approx(uniform, abs=0.1)
+    assert records[-1]["train_loss"] < 0.75 * records[0]["train_loss"]
+    assert records[-1]["val_loss"] < 0.75 * uniform
+    assert records[-1]["val_bits_per_byte"] == pytest.approx(records[-1]["val_loss"] / 0.6931472, rel=1e-6)
+
+
+def test_a_pipe_gets_plain_lines(finished: tuple[Path, str]) -> None:
+    run, out = finished
+    lines = out.rstrip("\n").split("\n")
+    assert "\x1b" not in out
+    assert "\r" not in out
+    assert lines[0].startswith("text: ")
+    assert lines[1].startswith("model: euler, ")
+    assert re.match(r"step +1/60 +1 %  loss \d\.\d{4}  smoothed \d.*  lr \S+  grad \S+  .* tok/s  .* left", lines[3])
+    assert any(line.startswith("step 60/60  100 %") for line in lines)
+    for step in (20, 40, 60):
+        assert (
+            len([x for x in lines if re.match(rf"step {step}  validation loss \d\.\d+  \d\.\d+ bits per byte", x)]) == 1
+        )
+    assert out.count("sample at step") == 2
+    assert lines[-4].startswith("trained 60 steps in ")
+    assert lines[-3].endswith(str(run / "checkpoints" / "step-00000060"))
+    assert lines[-1].endswith(f"python -m nanoeuler.generate --checkpoint {run}")
+
+
+def test_the_run_needs_nothing_else_to_speak(finished: tuple[Path, str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert runs.generate_here("--checkpoint", str(finished[0]), "--prompt", "the", "--tokens", "20") == 0
+    assert capfd.readouterr().out.startswith("the")
+
+
+def on_a_terminal(arguments: list[str], send: Callable[[Any], None] | None = None) -> tuple[int, str]:
+    """Run the command on a pseudo-terminal of 100 columns; return its exit code and all that the terminal got."""
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    master, slave = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    process = runs.start("train", arguments, stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    if send:
+        send(process)
+    got = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the process has ended
+            part = b""
+        if not part:
+            break
+        got += part
+    os.close(master)
+    return process.wait(), got.decode()
+
+
+@unix
+def test_a_terminal_gets_a_bar_that_moves_and_no_plain_step_lines(run: Path, text: Path) -> None:
+    code, out = on_a_terminal(runs.options(run, text, training__total_steps=300, training__eval_interval=150))
+    assert code == 0
+    assert "━" in out
+    assert out.count("\x1b[?25l") == out.count("\x1b[?25h") == 1  # the cursor is hidden and shown again
+    assert "step 300/300  100 %" in out
+    assert " left" in out
+    assert "tok/s" in out
+    assert "validation loss" in out
+    assert "sample at step 300" in out
+    assert "trained 300 steps" in out
+    assert not re.search(r"step +\d+/300 +\d+ %  loss", out)
+
+
+@unix
+def test_a_second_ctrl_c_gives_the_terminal_its_cursor_back(run: Path, text: Path) -> None:
+    def twice(process: "subprocess.Popen[bytes]") -> None:
+        runs.wait_for_step(process, run, 1)
+        process.send_signal(signal.SIGSTOP)  # so that both arrive while it is in one step
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
+
+    code, out = on_a_terminal(runs.options(run, text, training__total_steps=100_000), twice)
+    assert code in (130, 143)  # whichever of the two Python saw last
+    assert out.count("\x1b[?25l") == 1
+    assert out.rindex("\x1b[?25h") > out.rindex("\x1b[?25l")
+
+
+# --- which text, which run
+
+
+def test_without_a_dataset_that_can_be_had_it_is_the_plays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The run is named after them, the first line says so and why, and the configuration that is kept names them."""
+
+    def nowhere(*arguments: Any, **more: Any) -> None:
+        raise UserError("no network here")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nanoeuler.corpus.tinyshakespeare.load", nowhere)
+    monkeypatch.setattr("nanoeuler.corpus.plays.generate", lambda: plays_text)
+    arguments = [word for key, value in runs.TINY.items() for word in (f"--{key}", str(value))]
+    assert runs.train_here(arguments) == 0
+    out = capfd.readouterr().out
+    assert out.startswith("text: plays, built in: tinyshakespeare, the default, is not to be had (no network here)")
+    config = load_config("runs/plays/config.json")
+    assert config.data.dataset == "plays"
+    assert "floor" in Path("runs/plays/report.html").read_text(encoding="utf-8")
+    named = refusal(capfd, [*arguments, "--data.dataset", "tinyshakespeare"])
+    assert named.count("--data.dataset PATH") == 1
+    assert "NANOEULER_DATA" in named
+    assert runs.train_here([*arguments, "--data.dataset", "plays"]) == 0  # the same run, asked for by name
+
+
+plays_text = plays.generate(20_000, seed=1)
+
+
+def test_a_run_is_named_after_its_configuration_or_its_text(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sections: dict[str, Any] = {"model": {}, "training": {}, "data": {"dataset": str(text)}}
+    for key, value in runs.TINY.items():
+        section, _, name = key.partition(".")
+        sections[section][name] = value
+    Path("my-config.json").write_text(json.dumps(sections), encoding="utf-8")
+    assert runs.train_here(["--config", "my-config.json"]) == 0
+    assert runs.steps_saved(Path("runs/my-config")) == [12]
+    assert runs.train_here(runs.options(Path(), text)[2:]) == 0
+    assert runs.steps_saved(Path("runs/text")) == [12]
+    weights = [Path(f"runs/{name}/checkpoints/step-00000012/model.safetensors") for name in ("my-config", "text")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model__preset": "gpt2"},
+        {"model__num_kv_heads": 1, "model__tie_embeddings": "true", "model__num_prediction_heads": 3},
+        {"data__tokenizer_path": "byte", "training__dtype": "float64"},
+        {"training__batch_size": 5, "training__pieces": 0, "training__workers": 0},
+        {"training__schedule": "wsd", "training__weight_decay": 0, "training__grad_clip": 0},
+        {"training__total_steps": 1, "training__warmup_steps": 0},
+        {"training__seed": 2**70, "model__dropout": 0.5},
+        {"training__sample_prompt": "the \u20ac"},
+    ],
+    ids=str,
+)
+def test_runs_of_many_kinds(changes: dict[str, Any], run: Path, text: Path) -> None:
+    assert runs.train_here(runs.options(run, text, **changes)) == 0
+    last = runs.metrics(run)[-1]
+    assert last["val_loss"] < 6
+    before = contents(run / "checkpoints")
+    assert runs.train_here(runs.options(run, text, "--resume", **changes)) == 0  # a finished run has nothing to do
+    assert contents(run / "checkpoints") == before
+
+
+def test_the_seed_decides_everything(tmp_path: Path, text: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        changes = runs.all_states(training__seed=seed)
+        assert runs.train_here(runs.options(tmp_path / name, text, **changes)) == 0
+    a, b, c = (runs.learned(tmp_path / name, 12) for name in "abc")
+    assert a == b
+    assert a["weights"] != c["weights"]
+    config = load_config(tmp_path / "c" / "config.json")
+    assert not (initial_weights(config.model, 1) == initial_weights(config.model, 2)).all()
+
+
+# --- going on after a kill
+
+STEPS = 400
+LONG = runs.all_states(
+    training__total_steps=STEPS,
+    training__checkpoint_interval=7,
+    training__eval_interval=60,
+    training__sample_interval=50,
+)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a text and of a run over it that nothing has interrupted."""
+    folder = tmp_path_factory.mktemp("straight")
+    text = runs.write_text(folder / "text.txt")
+    assert runs.train_here(runs.options(folder / "run", text, **LONG)) == 0
+    skipped = [record for record in runs.metrics(folder / "run") if record.get("skipped")]
+    assert 0 < len(skipped) < STEPS / 3  # outliers, whose window is a state too
+    return folder
+
+
+def assert_same_run(run: Path, straight: Path) -> None:
+    ours, theirs = runs.learned(run, STEPS), runs.learned(straight / "run", STEPS)
+    for what in theirs:
+        assert ours[what] == theirs[what], what
+
+
+@unix
+def test_killed_three_times_and_resumed_it_is_the_run_that_nothing_interrupted(straight: Path, run: Path) -> None:
+    """kill -9 whenever it happens to come; then a Ctrl-C; each time the same command goes on."""
+    arguments = runs.options(run, straight / "text.txt", **LONG)
+    for step, number in ((20, signal.SIGKILL), (130, signal.SIGKILL), (190, signal.SIGINT)):
+        with runs.start("train", arguments) as process:
+            runs.wait_for_step(process, run, step)
+            process.send_signal(number)
+            process.communicate()
+        assert process.returncode == (-9 if number == signal.SIGKILL else 130)
+    assert runs.train_here(arguments) == 0
+    assert_same_run(run, straight)
+
+
+#: A process that forks for every scenario (run directory, function, which call of it, before or after), and lets the
+#: child kill itself there.
+KILL = """
+import json, os, pkgutil, signal, sys
+import nanoeuler.train
+
+def die(function, call, when):
+    module, _, attribute = function.rpartition(".")
+    owner, calls = pkgutil.resolve_name(module), iter(range(10**9))
+    original = getattr(owner, attribute)
+    def dying(*arguments, **more):
+        last = next(calls) == call - 1
+        if last and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*arguments, **more)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    setattr(owner, attribute, dying)
+
+for arguments, *where in json.loads(sys.argv[1]):
+    child = os.fork()
+    if child == 0:
+        die(*where)
+        nanoeuler.train.main(arguments)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL, where
+"""
+MOMENTS = [
+    ("nanoeuler.step:TrainingStep.run", 1, "before"),
+    ("nanoeuler.step:TrainingStep._update", 25, "before"),
+    ("nanoeuler.step:TrainingStep._update", 40, "after"),
+    ("nanoeuler.step:TrainingStep.evaluate", 1, "before"),
+    ("nanoeuler.metrics:MetricsLog.step", 30, "after"),
+    ("nanoeuler.trainer:Trainer._sample", 1, "after"),
+    ("nanoeuler.checkpoint:_write_tensors", 1, "after"),
+    ("nanoeuler.checkpoint:_write_tensors", 8, "after"),
+    ("nanoeuler.checkpoint:_put_in_place", 3, "before"),
+    ("nanoeuler.checkpoint:_put_in_place", 3, "after"),
+    ("nanoeuler.checkpoint:_remove", 6, "before"),
+    ("nanoeuler.report:render_page", 1, "after"),
+]
+
+
+@unix
+def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(straight: Path, tmp_path: Path) -> None:
+    commands = [runs.options(tmp_path / str(i), straight / "text.txt", **LONG) for i in range(len(MOMENTS))]
+    scenarios = [
+        (command, function.replace(":", "."), call, when)
+        for command, (function, call, when) in zip(commands, MOMENTS, strict=True)
+    ]
+    result = subprocess.run([sys.executable, "-c", KILL, json.dumps(scenarios)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    for i, command in enumerate(commands):
+        killed_at = len(runs.metrics(tmp_path / str(i)))
+        assert killed_at < 80, MOMENTS[i]
+        assert runs.train_here(command) == 0
+        assert_same_run(tmp_path / str(i), straight)
+
+
+def test_going_on_says_from_where_and_may_change_what_is_only_shown(
+    straight: Path, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Workers may differ too, since the cut into pieces is given."""
+    shutil.copytree(straight / "run", run)
+    for step in (STEPS, STEPS - 1):
+        shutil.rmtree(run / "checkpoints" / f"step-{step:08d}", ignore_errors=True)
+    (from_step,) = {max(runs.steps_saved(run))}
+    changes = {"training__workers": 1, "training__sample_tokens": 3, "training__keep_checkpoints": 1}
+    capfd.readouterr()
+    assert runs.train_here(runs.options(run, straight / "text.txt", **(LONG | changes))) == 0
+    out = capfd.readouterr().out
+    assert f"going on from {run / 'checkpoints' / f'step-{from_step:08d}'}" in out
+    assert load_config(run / "config.json").training.workers == 1
+    assert runs.steps_saved(run) == [STEPS]
+    ours, theirs = runs.learned(run, STEPS), runs.learned(straight / "run", STEPS)
+    for what in ("weights", "moments", "progress", "metrics"):
+        assert ours[what] == theirs[what], what
+
+
+def test_a_changed_configuration_is_refused_with_both_values(straight: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = straight / "run"
+    before = contents(run)
+    changed = LONG | {"training__learning_rate": 0.5, "model__num_layers": 2}
+    for flags in ([], ["--resume"]):
+        message = refusal(capfd, runs.options(run, straight / "text.txt", *flags, **changed))
+        assert "training.learning_rate was 0.001, now 0.5" in message
+        assert "model.num_layers was 1, now 2" in message
+        assert "--run DIR" in message
+        assert "--no-resume" in message
+    assert contents(run) == before
+
+
+def test_another_tokenizer_or_text_is_refused(
+    straight: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(straight, tmp_path / "copy")
+    text, run = tmp_path / "copy" / "text.txt", tmp_path / "copy" / "run"
+    original = text.read_text(encoding="utf-8")
+    arguments = [*runs.options(run, text, **LONG), "--data.dataset", str(straight / "text.txt")]
+    before = contents(run)
+    assert "data.tokenizer_path was 'char', now 'byte'" in refusal(capfd, [*arguments, "--data.tokenizer_path=byte"])
+    moved = runs.options(run, text, **LONG)
+    assert "data.dataset was" in refusal(capfd, moved)
+    text.write_text(original.replace("w", "v"), encoding="utf-8")  # as many characters, but others
+    shutil.copytree(run, tmp_path / "other")
+    for file in (tmp_path / "other" / "checkpoints").glob("*/training.json"):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        record["config"]["data"]["dataset"] = str(text)
+        file.write_text(json.dumps(record), encoding="utf-8")
+        sums = file.with_name("SHA256SUMS")
+        kept = [line for line in sums.read_text(encoding="utf-8").splitlines() if not line.endswith("training.json")]
+        digest = __import__("hashlib").sha256(file.read_bytes()).hexdigest()
+        sums.write_text("\n".join([*kept, f"{digest}  training.json"]) + "\n", encoding="utf-8")
+    assert "another tokenizer" in refusal(capfd, runs.options(tmp_path / "other", text, **LONG))
+    assert contents(run) == before
+
+
+def test_no_resume_moves_the_old_run_aside_and_nothing_else(
+    run: Path, text: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert runs.train_here(runs.options(run, text)) == 0
+    (run / "notes.txt").write_text("mine", encoding="utf-8")
+    before = contents(run)
+    del before["notes.txt"]
+    for number in (1, 2):
+        assert runs.train_here(runs.options(run, text, "--no-resume", training__seed=number)) == 0
+        aside = run.with_name(f"run.old-{number}")
+        assert f"what was in {run} is in {aside} now" in capfd.readouterr().out
+        assert runs.steps_saved(aside) == runs.steps_saved(run) == [12]
+    assert contents(run.with_name("run.old-1")) == before
+    assert (run / "notes.txt").read_text(encoding="utf-8") == "mine"
+    assert load_config(run / "config.json").training.seed == 2
+
+
+def test_no_resume_in_the_current_folder_leaves_it_where_it_is(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("thesis.tex").write_text("years of work", encoding="utf-8")
+    for _ in range(2):
+        assert runs.train_here(runs.options(Path("."), text, "--no-resume")) == 0
+    assert Path("thesis.tex").read_text(encoding="utf-8") == "years of work"
+    assert runs.steps_saved(tmp_path / "here.old-1") == [12]
+
+
+def test_no_resume_where_there_is_nothing_is_a_new_run(run: Path, text: Path) -> None:
+    assert runs.train_here(runs.options(run, text, "--no-resume")) == 0
+    assert not run.with_name("run.old-1").exists()
+
+
+def test_resume_needs_a_checkpoint(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    message = refusal(capfd, runs.options(run, text, "--resume"))
+    assert f"{run} has no checkpoint to resume from" in message
+    assert not (run / "metrics.jsonl").exists()
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    straight: Path, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(straight / "run", run)
+    *_, before, newest = runs.steps_saved(run)
+    damaged = run / "checkpoints" / f"step-{newest:08d}" / "optimizer.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    capfd.readouterr()
+    assert runs.train_here(runs.options(run, straight / "text.txt", **LONG)) == 0
+    out = capfd.readouterr().out
+    assert f"passed over a damaged checkpoint: {damaged}" in out
+    assert f"going on from {run / 'checkpoints' / f'step-{before:08d}'}" in out
+    assert_same_run(run, straight)
+
+
+def test_when_all_are_damaged_nothing_is_lost(straight: Path, run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(straight / "run", run)
+    for weights in run.glob("checkpoints/*/model.safetensors"):
+        weights.write_bytes(weights.read_bytes()[:-1])
+    before = contents(run)
+    message = refusal(capfd, runs.options(run, straight / "text.txt", **LONG))
+    for step in runs.steps_saved(run):
+        assert f"step-{step:08d}" in message
+    assert "--no-resume" in message
+    assert contents(run) == before
+
+
+def test_a_checkpoint_without_moments_cannot_go_on(
+    straight: Path, run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(straight / "run", run)
+    read = nanoeuler.train.read_checkpoint
+    monkeypatch.setattr(nanoeuler.train, "read_checkpoint", lambda path: read(path, moments=False))
+    assert "has no optimizer state" in refusal(capfd, runs.options(run, straight / "text.txt", **LONG))
+
+
+def test_differences_are_those_that_change_what_is_learned() -> None:
+    old = Config.model_validate({"training": {"seed": 1, "workers": 2}})
+    assert differences(old, old) == []
+    for key in FREE_KEYS:
+        assert key in Config().training.model_dump()
+        changed = Config(training=old.training.model_copy(update={key: 77}))
+        assert differences(old, changed) == []
+    assert differences(old, Config()) == ["training.seed was 1, now 1337"]
+
+
+# --- stopping
+
+
+@unix
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_step_saves_and_exits(number: signal.Signals, code: int, run: Path, text: Path) -> None:
+    with runs.start("train", runs.options(run, text, training__total_steps=100_000)) as process:
+        runs.wait_for_step(process, run, 3)
+        process.send_signal(number)
+        out, err = (stream.decode() for stream in process.communicate())
+    assert process.returncode == code
+    assert err == "finishing this step, then saving; once more ends at once\n"
+    last = out.rstrip("\n").split("\n")[-1]
+    (step,) = runs.steps_saved(run)
+    assert last.startswith(f"stopped by {number.name} after step {step}: {run / 'checkpoints' / f'step-{step:08d}'}")
+    assert [record["step"] for record in runs.metrics(run)] == list(range(1, step + 1))
+    assert read_checkpoint(find_checkpoint(run)[0]).progress["training_step"]["updates"] == step
+
+
+@unix
+def test_a_second_ctrl_c_exits_at_once_from_a_long_step(run: Path, text: Path) -> None:
+    """The step has sixty thousand micro-batches and would take a minute; nothing is written after the second."""
+    changes = {"training__gradient_accumulation": 60_000, "training__total_steps": 1}
+    with runs.start("train", runs.options(run, text, **changes)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not process.stdout.readline().startswith(b"run: "):
+            pass
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline().startswith(b"finishing this step")
+        time.sleep(0.2)
+        assert process.poll() is None
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert time.monotonic() - start < 2
+        assert process.stderr.read() == b""
+    assert runs.metrics(run) == []
+    assert runs.steps_saved(run) == []
+
+
+def test_two_processes_do_not_share_a_run(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("fcntl", reason="this system has no locks of this kind")
+    with run_directory(run):
+        assert f"another process is training in {run}" in refusal(capfd, runs.options(run, text))
+        assert [path.name for path in run.iterdir()] == [".lock"]
+    assert runs.train_here(runs.options(run, text)) == 0
+
+
+@unix
+def test_two_real_processes_do_not_share_a_run(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with runs.start("train", runs.options(run, text, training__total_steps=100_000)) as process:
+        runs.wait_for_step(process, run, 1)
+        for flags in ([], ["--no-resume"]):
+            assert "another process" in refusal(capfd, runs.options(run, text, *flags))
+        process.kill()
+        process.communicate()
+    assert runs.train_here(runs.options(run, text)) == 0  # a lock does not outlive its process
+
+
+# --- what goes wrong on the way
+
+
+@unix
+def test_a_run_that_blows_up_stops_and_names_the_last_good_checkpoint(run: Path, text: Path) -> None:
+    changes = {"training__total_steps": 50, "training__checkpoint_interval": 2, "training__learning_rate": 1e-3}
+    assert runs.train_here(runs.options(run, text, **changes)) == 0
+    shutil.rmtree(run)
+    changes |= {"training__learning_rate": 1e30, "training__warmup_steps": 0, "training__checkpoint_interval": 1}
+    with runs.start("train", runs.options(run, text, **changes)) as process:
+        out, err = (stream.decode() for stream in process.communicate())
+    assert process.returncode == 2
+    assert err.startswith("error: 10 updates in a row were skipped")
+    assert err.count("\n") == 1
+    assert out.count("the update is skipped") == 10
+    named = re.search(r"the last good checkpoint is (\S+?)\. ", err)
+    assert named
+    assert Path(named[1]) == find_checkpoint(run)[0]
+    assert Path(named[1]).name == "step-00000001"
+    assert read_checkpoint(Path(named[1])).progress["step"] == 1
+
+
+@unix
+def test_a_full_disk_costs_nothing_that_was_saved(straight: Path, run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A limit on the size of files: the weights and moments fit for ever, the growing metrics do not."""
+    resource = pytest.importorskip("resource")
+    arguments = runs.options(run, straight / "text.txt", **LONG)
+    limit = 64_000
+    run_limited = f"""
+import resource, sys
+import nanoeuler.train
+from nanoeuler.errors import run_command
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))
+sys.exit(run_command(nanoeuler.train.main))
+"""
+    result = subprocess.run([sys.executable, "-c", run_limited, *arguments], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: {run / 'metrics.jsonl'}: cannot write: File too large")
+    assert result.stderr.count("\n") == 1
+    assert resource is not None
+    records = runs.metrics(run)  # every line of it is whole
+    assert 100 < len(records) < STEPS
+    path, damaged = find_checkpoint(run)
+    assert damaged == []
+    assert runs.steps_saved(run)[-1] > len(records) - 7
+    assert read_checkpoint(path).progress["step"] == runs.steps_saved(run)[-1]
+    assert runs.train_here(arguments) == 0
+    assert_same_run(run, straight)
+
+
+@unix
+def test_a_disk_too_full_for_a_checkpoint(straight: Path, run: Path) -> None:
+    arguments = runs.options(run, straight / "text.txt", **LONG)
+    run_limited = """
+import resource, sys
+import nanoeuler.train
+from nanoeuler.errors import run_command
+write, calls = nanoeuler.trainer.write_checkpoint, iter(range(99))
+def third_does_not_fit(*arguments):
+    if next(calls) == 2:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, resource.RLIM_INFINITY))
+    return write(*arguments)
+nanoeuler.trainer.write_checkpoint = third_does_not_fit
+sys.exit(run_command(nanoeuler.train.main))
+"""
+    result = subprocess.run([sys.executable, "-c", run_limited, *arguments], capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: cannot write the checkpoint of step 21")
+    assert result.stderr.rstrip().endswith(f"The last good checkpoint is {run / 'checkpoints' / 'step-00000014'}")
+    assert result.stderr.count("\n") == 1
+    assert runs.steps_saved(run) == [7, 14]
+    assert runs.train_here(arguments) == 0
+    assert_same_run(run, straight)
+
+
+def test_a_file_where_the_run_should_be(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run.write_text("mine", encoding="utf-8")
+    assert f"{run}: cannot write" in refusal(capfd, runs.options(run, text))
+    assert str(run / "deeper") in refusal(capfd, runs.options(run / "deeper", text))
+    assert run.read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_run_directory(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run.mkdir()
+    run.chmod(0o500)
+    assert "Permission denied" in refusal(capfd, runs.options(run, text))
+
+
+def test_a_file_where_the_samples_should_be(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run.mkdir()
+    (run / "samples").write_text("mine", encoding="utf-8")
+    assert "cannot write" in refusal(capfd, runs.options(run, text))
+    assert (run / "samples").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_starts(
+    run: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nanoeuler.train, "available_bytes", lambda: 100 * 2**20)
+    message = refusal(capfd, runs.options(run, text))
+    assert "this run takes 300 MiB of memory and 100 MiB are available" in message
+    for part in ("weights", "gradients (2 x)", "optimizer state", "activations (2 x 2 sequences)", "sampling"):
+        assert part in message
+    assert not run.exists()
+    huge = runs.options(run, text, model__hidden_dim=100_000, model__num_layers=100)
+    assert "TiB  weights" in refusal(capfd, huge)
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "neither a known corpus nor a file that exists"),
+        (b"", "an empty file"),
+        (b"text\0more", "a binary file"),
+        (b"text \xff more", "not UTF-8 text"),
+        (b"abc" * 5, "training part of the text has 13 tokens, and one window takes 17"),
+        (b"abcdefghij" * 10, "validation part of the text has 10 tokens, and one window takes 17"),
+        (b"a", "training part of the text has 0 tokens"),
+    ],
+    ids=str,
+)
+def test_texts_that_nothing_can_be_learned_from(
+    content: bytes | None, said: str, tmp_path: Path, run: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "bad.txt"
+    if content is not None:
+        text.write_bytes(content)
+    assert said in refusal(capfd, runs.options(run, text))
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--device", "cpuu"], "unknown device 'cpuu' (did you mean 'cpu'?); --device takes"),
+        (["--data.dataset", "tinyshakespear"], "(did you mean 'tinyshakespeare'?)"),
+        (["--data.dataset", "."], "a folder, and a dataset is one text file"),
+        (["--data.tokenizer_path", "bite"], "(did you mean 'byte'?)"),
+        (["--data.tokenizer_path", "."], "nanoeuler_tokenizer.json"),
+        (["--model.vocab_size", "5"], "beyond the model's vocabulary of 5"),
+        (["--model.num_kv_heads", "3"], "num_heads 2 is not a multiple of num_kv_heads 3"),
+        (["--model.num_heads", "3"], "hidden_dim 16 is not a multiple of num_heads 3"),
+        (["--model.hidden_dim", "6"], "RoPE turns pairs of channels"),
+        (["--training.schedule", "cosinus"], "(did you mean 'cosine'?)"),
+        (["--training.lerning_rate", "1"], "(did you mean '--training.learning_rate'?)"),
+        (["--runs", "x"], "unknown option '--runs' (did you mean '--run'?)"),
+        (["--config", "none.json"], "none.json: cannot read the configuration"),
+        (["--model.max_seq_len", "1000000"], "one window takes"),
+    ],
+)
+def test_bad_options(
+    arguments: list[str],
+    said: str,
+    run: Path,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in refusal(capfd, [*runs.options(run, text), *arguments])
+    assert not run.exists()
+
+
+def test_a_vocabulary_larger_than_the_tokenizers_is_allowed(run: Path, text: Path) -> None:
+    assert runs.train_here(runs.options(run, text, model__vocab_size=64, training__sample_tokens=200)) == 0
+    sample = (run / "samples" / "step-00000012.txt").read_text(encoding="utf-8")
+    assert set(sample) <= set(text.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("module", ["train", "plan"])
+def test_a_bad_option_in_a_process_of_its_own(module: str, tmp_path: Path) -> None:
+    with runs.start(module, ["--model.hidden_dimm", "3"], cwd=tmp_path) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (2, b"")
+    assert err.startswith(b"error: unknown option '--model.hidden_dimm' (did you mean '--model.hidden_dim'?)")
+    assert err.count(b"\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_every_option_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        runs.train_here(["--help"])
+    assert caught.value.code == 0
+    out = capfd.readouterr().out
+    for option in (
+        "--config FILE",
+        "--run DIR",
+        "--device DEVICE",
+        "--resume, --no-resume",
+        "--training.learning_rate",
+    ):
+        assert option in out
+    assert list(tmp_path.iterdir()) == []
+    assert Trainer.__doc__
