@@ -32,7 +32,7 @@ ALL_STATES = {
     "model.dropout": 0.2,
     "model.num_prediction_heads": 2,
     "training.gradient_accumulation": 2,
-    "training.outlier_z": 1.5,
+    "training.outlier_z": 3,
     "training.outlier_window": 8,
     "training.pieces": 3,
 }
@@ -67,10 +67,33 @@ def generate_here(*arguments: str) -> int:
 
 
 def start(module: str, arguments: list[str], **more: Any) -> "subprocess.Popen[bytes]":
-    """Start ``python -m nanoeuler.MODULE`` with its output in pipes."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "", "PYTHONWARNINGS": "error"}
+    """Start ``python -m nanoeuler.MODULE`` with its output in pipes; ``more`` goes to :class:`subprocess.Popen`."""
+    return _start(["-m", f"nanoeuler.{module}", *arguments], **more)
+
+
+def start_slowly(arguments: list[str]) -> "subprocess.Popen[bytes]":
+    """Start ``train`` with a little rest in every step, so that a signal comes while it is still on its way."""
+    return _start(["-c", SLOWLY, *arguments])
+
+
+SLOWLY = """
+import sys, time
+from nanoeuler import train
+from nanoeuler.console import Console
+from nanoeuler.errors import run_command
+show = Console.step
+def rest(*arguments, **numbers):
+    time.sleep(0.02)
+    show(*arguments, **numbers)
+Console.step = rest
+sys.exit(run_command(train.main))
+"""
+
+
+def _start(command: list[str], **more: Any) -> "subprocess.Popen[bytes]":
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment}
-    return subprocess.Popen([sys.executable, "-m", f"nanoeuler.{module}", *arguments], **(pipes | more))
+    return subprocess.Popen([sys.executable, *command], **(pipes | more))
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """The training command from end to end: what it leaves, how it goes on after anything, and what it refuses."""
 
+import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -22,7 +24,6 @@ from nanoeuler.corpus import plays
 from nanoeuler.errors import UserError
 from nanoeuler.parameters import initial_weights
 from nanoeuler.train import FREE_KEYS, differences, run_directory
-from nanoeuler.trainer import Trainer
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits are Unix's")
 
@@ -110,7 +111,7 @@ def test_metrics_have_a_record_of_every_step(finished: tuple[Path, str]) -> None
         assert record["grad_norm"] > 0
         assert record["tokens_per_second"] > 0
     assert records[0]["learning_rate"] == pytest.approx(0.02 / 3)
-    assert records[2]["learning_rate"] == 0.02
+    assert records[2]["learning_rate"] == pytest.approx(0.02)
     assert records[-1]["learning_rate"] == pytest.approx(0.002)
     times = [record["elapsed_seconds"] for record in records]
     assert times == sorted(times)
@@ -118,7 +119,7 @@ def test_metrics_have_a_record_of_every_step(finished: tuple[Path, str]) -> None
 
 def test_the_loss_falls(finished: tuple[Path, str]) -> None:
     records = runs.metrics(finished[0])
-    uniform = 2.4849  # ln 12: the text has twelve characters
+    uniform = math.log(len(set((finished[0].parent / "text.txt").read_text(encoding="utf-8"))))
     assert records[0]["train_loss"] == pytest.approx(uniform, abs=0.1)
     assert records[-1]["train_loss"] < 0.75 * records[0]["train_loss"]
     assert records[-1]["val_loss"] < 0.75 * uniform
@@ -173,17 +174,17 @@ def on_a_terminal(arguments: list[str], send: Callable[[Any], None] | None = Non
 
 @unix
 def test_a_terminal_gets_a_bar_that_moves_and_no_plain_step_lines(run: Path, text: Path) -> None:
-    code, out = on_a_terminal(runs.options(run, text, training__total_steps=300, training__eval_interval=150))
+    code, out = on_a_terminal(runs.options(run, text, training__total_steps=120, training__eval_interval=60))
     assert code == 0
     assert "━" in out
     assert out.count("\x1b[?25l") == out.count("\x1b[?25h") == 1  # the cursor is hidden and shown again
-    assert "step 300/300  100 %" in out
+    assert "step 120/120  100 %" in out
     assert " left" in out
     assert "tok/s" in out
     assert "validation loss" in out
-    assert "sample at step 300" in out
-    assert "trained 300 steps" in out
-    assert not re.search(r"step +\d+/300 +\d+ %  loss", out)
+    assert "sample at step 120" in out
+    assert "trained 120 steps" in out
+    assert not re.search(r"step +\d+/120 +\d+ %  loss", out)
 
 
 @unix
@@ -214,21 +215,19 @@ def test_without_a_dataset_that_can_be_had_it_is_the_plays(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nanoeuler.corpus.tinyshakespeare.load", nowhere)
-    monkeypatch.setattr("nanoeuler.corpus.plays.generate", lambda: plays_text)
+    short = plays.generate(20_000, seed=1)
+    monkeypatch.setattr("nanoeuler.corpus.plays.generate", lambda: short)
     arguments = [word for key, value in runs.TINY.items() for word in (f"--{key}", str(value))]
     assert runs.train_here(arguments) == 0
     out = capfd.readouterr().out
     assert out.startswith("text: plays, built in: tinyshakespeare, the default, is not to be had (no network here)")
     config = load_config("runs/plays/config.json")
     assert config.data.dataset == "plays"
-    assert "floor" in Path("runs/plays/report.html").read_text(encoding="utf-8")
+    assert "entropy of the corpus" in Path("runs/plays/report.html").read_text(encoding="utf-8")
     named = refusal(capfd, [*arguments, "--data.dataset", "tinyshakespeare"])
     assert named.count("--data.dataset PATH") == 1
     assert "NANOEULER_DATA" in named
     assert runs.train_here([*arguments, "--data.dataset", "plays"]) == 0  # the same run, asked for by name
-
-
-plays_text = plays.generate(20_000, seed=1)
 
 
 def test_a_run_is_named_after_its_configuration_or_its_text(
@@ -284,12 +283,12 @@ def test_the_seed_decides_everything(tmp_path: Path, text: Path) -> None:
 
 # --- going on after a kill
 
-STEPS = 400
+STEPS = 80
 LONG = runs.all_states(
     training__total_steps=STEPS,
     training__checkpoint_interval=7,
-    training__eval_interval=60,
-    training__sample_interval=50,
+    training__eval_interval=35,
+    training__sample_interval=25,
 )
 
 
@@ -300,7 +299,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = runs.write_text(folder / "text.txt")
     assert runs.train_here(runs.options(folder / "run", text, **LONG)) == 0
     skipped = [record for record in runs.metrics(folder / "run") if record.get("skipped")]
-    assert 0 < len(skipped) < STEPS / 3  # outliers, whose window is a state too
+    assert 0 < len(skipped) < 30  # outliers, whose window is a state too
     return folder
 
 
@@ -314,8 +313,8 @@ def assert_same_run(run: Path, straight: Path) -> None:
 def test_killed_three_times_and_resumed_it_is_the_run_that_nothing_interrupted(straight: Path, run: Path) -> None:
     """kill -9 whenever it happens to come; then a Ctrl-C; each time the same command goes on."""
     arguments = runs.options(run, straight / "text.txt", **LONG)
-    for step, number in ((20, signal.SIGKILL), (130, signal.SIGKILL), (190, signal.SIGINT)):
-        with runs.start("train", arguments) as process:
+    for step, number in ((8, signal.SIGKILL), (26, signal.SIGKILL), (44, signal.SIGINT)):
+        with runs.start_slowly(arguments) as process:
             runs.wait_for_step(process, run, step)
             process.send_signal(number)
             process.communicate()
@@ -324,64 +323,80 @@ def test_killed_three_times_and_resumed_it_is_the_run_that_nothing_interrupted(s
     assert_same_run(run, straight)
 
 
-#: A process that forks for every scenario (run directory, function, which call of it, before or after), and lets the
-#: child kill itself there.
-KILL = """
+#: A process that forks for every scenario: a command line, a function, which call of it, before or after, and what
+#: happens there: kill -9, or a limit on the size of every file from then on. Prints exit codes and errors.
+AT = """
 import json, os, pkgutil, signal, sys
-import nanoeuler.train
+import nanoeuler.train, tensorboardX  # here once, not in every child
+from nanoeuler.errors import run_command
 
-def die(function, call, when):
-    module, _, attribute = function.rpartition(".")
-    owner, calls = pkgutil.resolve_name(module), iter(range(10**9))
+def happen(limit):
+    if limit is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+def arrange(function, call, when, limit):
+    owner, _, attribute = function.rpartition(".")
+    owner, calls = pkgutil.resolve_name(owner), iter(range(10**9))
     original = getattr(owner, attribute)
-    def dying(*arguments, **more):
-        last = next(calls) == call - 1
-        if last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
+    def replacement(*arguments, **more):
+        now = next(calls) == call - 1
+        if now and when == "before":
+            happen(limit)
         result = original(*arguments, **more)
-        if last:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if now and when == "after":
+            happen(limit)
         return result
-    setattr(owner, attribute, dying)
+    setattr(owner, attribute, replacement)
 
+ends = []
 for arguments, *where in json.loads(sys.argv[1]):
-    child = os.fork()
-    if child == 0:
-        die(*where)
-        nanoeuler.train.main(arguments)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL, where
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.dup2(writing, 2)
+        arrange(*where)
+        os._exit(run_command(nanoeuler.train.main, arguments))
+    os.close(writing)
+    with open(reading) as errors:
+        said = errors.read()
+    ends.append([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said])
+print(json.dumps(ends))
 """
-MOMENTS = [
-    ("nanoeuler.step:TrainingStep.run", 1, "before"),
-    ("nanoeuler.step:TrainingStep._update", 25, "before"),
-    ("nanoeuler.step:TrainingStep._update", 40, "after"),
-    ("nanoeuler.step:TrainingStep.evaluate", 1, "before"),
-    ("nanoeuler.metrics:MetricsLog.step", 30, "after"),
-    ("nanoeuler.trainer:Trainer._sample", 1, "after"),
-    ("nanoeuler.checkpoint:_write_tensors", 1, "after"),
-    ("nanoeuler.checkpoint:_write_tensors", 8, "after"),
-    ("nanoeuler.checkpoint:_put_in_place", 3, "before"),
-    ("nanoeuler.checkpoint:_put_in_place", 3, "after"),
-    ("nanoeuler.checkpoint:_remove", 6, "before"),
-    ("nanoeuler.report:render_page", 1, "after"),
+
+
+def happening(scenarios: list[tuple[Any, ...]], arguments: list[list[str]]) -> list[tuple[int, str]]:
+    """Run every command with what is to happen in it; return exit codes and what was written to stderr."""
+    lines = [(line, *each) for line, each in zip(arguments, scenarios, strict=True)]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    result = subprocess.run([sys.executable, "-c", AT, json.dumps(lines)], capture_output=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    return [(code, said) for code, said in json.loads(result.stdout.splitlines()[-1])]
+
+
+#: Each in the first forty steps.
+KILLS = [
+    ("nanoeuler.step.TrainingStep.run", 1, "before", None),
+    ("nanoeuler.step.TrainingStep._update", 24, "after", None),
+    ("nanoeuler.metrics.MetricsLog.step", 30, "after", None),
+    ("nanoeuler.trainer.Trainer._sample", 1, "after", None),
+    ("nanoeuler.checkpoint._write_tensors", 8, "after", None),
+    ("nanoeuler.checkpoint._put_in_place", 3, "before", None),
+    ("nanoeuler.checkpoint._put_in_place", 3, "after", None),
+    ("nanoeuler.checkpoint._remove", 6, "before", None),
 ]
 
 
 @unix
+@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(straight: Path, tmp_path: Path) -> None:
-    commands = [runs.options(tmp_path / str(i), straight / "text.txt", **LONG) for i in range(len(MOMENTS))]
-    scenarios = [
-        (command, function.replace(":", "."), call, when)
-        for command, (function, call, when) in zip(commands, MOMENTS, strict=True)
-    ]
-    result = subprocess.run([sys.executable, "-c", KILL, json.dumps(scenarios)], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    for i, command in enumerate(commands):
-        killed_at = len(runs.metrics(tmp_path / str(i)))
-        assert killed_at < 80, MOMENTS[i]
-        assert runs.train_here(command) == 0
-        assert_same_run(tmp_path / str(i), straight)
+    folders = [tmp_path / str(i) for i in range(len(KILLS))]
+    arguments = [runs.options(run, straight / "text.txt", **LONG) for run in folders]
+    assert [code for code, _ in happening(KILLS, arguments)] == [-signal.SIGKILL] * len(KILLS)
+    for run, line in zip(folders, arguments, strict=True):
+        assert len(runs.metrics(run)) < 40
+        assert runs.train_here(line) == 0
+        assert_same_run(run, straight)
 
 
 def test_going_on_says_from_where_and_may_change_what_is_only_shown(
@@ -435,9 +450,8 @@ def test_another_tokenizer_or_text_is_refused(
         record["config"]["data"]["dataset"] = str(text)
         file.write_text(json.dumps(record), encoding="utf-8")
         sums = file.with_name("SHA256SUMS")
-        kept = [line for line in sums.read_text(encoding="utf-8").splitlines() if not line.endswith("training.json")]
-        digest = __import__("hashlib").sha256(file.read_bytes()).hexdigest()
-        sums.write_text("\n".join([*kept, f"{digest}  training.json"]) + "\n", encoding="utf-8")
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        sums.write_text(re.sub("[0-9a-f]*  training.json", f"{digest}  training.json", sums.read_text()), newline="\n")
     assert "another tokenizer" in refusal(capfd, runs.options(tmp_path / "other", text, **LONG))
     assert contents(run) == before
 
@@ -466,7 +480,7 @@ def test_no_resume_in_the_current_folder_leaves_it_where_it_is(
     monkeypatch.chdir(tmp_path / "here")
     Path("thesis.tex").write_text("years of work", encoding="utf-8")
     for _ in range(2):
-        assert runs.train_here(runs.options(Path("."), text, "--no-resume")) == 0
+        assert runs.train_here(runs.options(Path(), text, "--no-resume")) == 0
     assert Path("thesis.tex").read_text(encoding="utf-8") == "years of work"
     assert runs.steps_saved(tmp_path / "here.old-1") == [12]
 
@@ -522,8 +536,8 @@ def test_differences_are_those_that_change_what_is_learned() -> None:
     old = Config.model_validate({"training": {"seed": 1, "workers": 2}})
     assert differences(old, old) == []
     for key in FREE_KEYS:
-        assert key in Config().training.model_dump()
-        changed = Config(training=old.training.model_copy(update={key: 77}))
+        changed = Config.model_validate({"training": {"seed": 1, key: "77"}})
+        assert str(getattr(changed.training, key)) == "77"
         assert differences(old, changed) == []
     assert differences(old, Config()) == ["training.seed was 1, now 1337"]
 
@@ -556,6 +570,7 @@ def test_a_second_ctrl_c_exits_at_once_from_a_long_step(run: Path, text: Path) -
         assert process.stderr is not None
         while not process.stdout.readline().startswith(b"run: "):
             pass
+        time.sleep(0.5)  # until it is in the step
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline().startswith(b"finishing this step")
         time.sleep(0.2)
@@ -563,7 +578,7 @@ def test_a_second_ctrl_c_exits_at_once_from_a_long_step(run: Path, text: Path) -
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 5
         assert process.stderr.read() == b""
     assert runs.metrics(run) == []
     assert runs.steps_saved(run) == []
@@ -593,10 +608,8 @@ def test_two_real_processes_do_not_share_a_run(run: Path, text: Path, capfd: pyt
 
 @unix
 def test_a_run_that_blows_up_stops_and_names_the_last_good_checkpoint(run: Path, text: Path) -> None:
-    changes = {"training__total_steps": 50, "training__checkpoint_interval": 2, "training__learning_rate": 1e-3}
-    assert runs.train_here(runs.options(run, text, **changes)) == 0
-    shutil.rmtree(run)
-    changes |= {"training__learning_rate": 1e30, "training__warmup_steps": 0, "training__checkpoint_interval": 1}
+    changes = {"training__total_steps": 50, "training__learning_rate": 1e30, "training__warmup_steps": 0}
+    changes |= {"training__checkpoint_interval": 1, "training__keep_checkpoints": 2}
     with runs.start("train", runs.options(run, text, **changes)) as process:
         out, err = (stream.decode() for stream in process.communicate())
     assert process.returncode == 2
@@ -610,57 +623,44 @@ def test_a_run_that_blows_up_stops_and_names_the_last_good_checkpoint(run: Path,
     assert read_checkpoint(Path(named[1])).progress["step"] == 1
 
 
-@unix
-def test_a_full_disk_costs_nothing_that_was_saved(straight: Path, run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A limit on the size of files: the weights and moments fit for ever, the growing metrics do not."""
-    resource = pytest.importorskip("resource")
-    arguments = runs.options(run, straight / "text.txt", **LONG)
-    limit = 64_000
-    run_limited = f"""
-import resource, sys
-import nanoeuler.train
-from nanoeuler.errors import run_command
-resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))
-sys.exit(run_command(nanoeuler.train.main))
-"""
-    result = subprocess.run([sys.executable, "-c", run_limited, *arguments], capture_output=True, text=True)
-    assert result.returncode == 2
-    assert result.stderr.startswith(f"error: {run / 'metrics.jsonl'}: cannot write: File too large")
-    assert result.stderr.count("\n") == 1
-    assert resource is not None
-    records = runs.metrics(run)  # every line of it is whole
-    assert 100 < len(records) < STEPS
-    path, damaged = find_checkpoint(run)
-    assert damaged == []
-    assert runs.steps_saved(run)[-1] > len(records) - 7
-    assert read_checkpoint(path).progress["step"] == runs.steps_saved(run)[-1]
-    assert runs.train_here(arguments) == 0
-    assert_same_run(run, straight)
+#: What does not fit any more, and what is said of it. A record has some 240 bytes: the thirtieth is cut short.
+FULL = [
+    (
+        "nanoeuler.metrics.MetricsLog.step",
+        30,
+        "before",
+        7000,
+        "metrics.jsonl: cannot write: No space left on device; free some space",
+    ),
+    ("nanoeuler.trainer.write_checkpoint", 4, "before", 15_000, "cannot write the checkpoint of step"),
+    ("nanoeuler.trainer.replace_file", 1, "before", 4, "samples/step-00000025.txt: cannot write: File too large"),
+    ("nanoeuler.trainer.write_report", 1, "before", 20_000, "report.html: cannot write: File too large"),
+]
 
 
 @unix
-def test_a_disk_too_full_for_a_checkpoint(straight: Path, run: Path) -> None:
-    arguments = runs.options(run, straight / "text.txt", **LONG)
-    run_limited = """
-import resource, sys
-import nanoeuler.train
-from nanoeuler.errors import run_command
-write, calls = nanoeuler.trainer.write_checkpoint, iter(range(99))
-def third_does_not_fit(*arguments):
-    if next(calls) == 2:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, resource.RLIM_INFINITY))
-    return write(*arguments)
-nanoeuler.trainer.write_checkpoint = third_does_not_fit
-sys.exit(run_command(nanoeuler.train.main))
-"""
-    result = subprocess.run([sys.executable, "-c", run_limited, *arguments], capture_output=True, text=True)
-    assert result.returncode == 2
-    assert result.stderr.startswith("error: cannot write the checkpoint of step 21")
-    assert result.stderr.rstrip().endswith(f"The last good checkpoint is {run / 'checkpoints' / 'step-00000014'}")
-    assert result.stderr.count("\n") == 1
-    assert runs.steps_saved(run) == [7, 14]
-    assert runs.train_here(arguments) == 0
-    assert_same_run(run, straight)
+def test_a_full_disk_costs_nothing_that_was_saved(straight: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for it."""
+    pytest.importorskip("resource", reason="this system cannot limit the size of files")
+
+    folders = [tmp_path / str(i) for i in range(len(FULL))]
+    arguments = [runs.options(run, straight / "text.txt", **LONG) for run in folders]
+    ends = happening([each[:4] for each in FULL], arguments)
+    for run, line, (code, err), (*_, said) in zip(folders, arguments, ends, FULL, strict=True):
+        assert code == 2
+        assert err.startswith("error: ")
+        assert said in err
+        assert err.count("\n") == 1
+        records = runs.metrics(run)
+        assert 24 < len(records) <= 35
+        path, damaged = find_checkpoint(run)
+        assert damaged == []
+        assert path.name == f"step-{runs.steps_saved(run)[-1]:08d}"
+        assert runs.steps_saved(run)[-1] > len(records) - 8
+        if "checkpoint" in said:
+            assert err.endswith(f"The last good checkpoint is {path}\n")
+        assert runs.train_here(line) == 0
+        assert_same_run(run, straight)
 
 
 def test_a_file_where_the_run_should_be(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -789,4 +789,3 @@ def test_help_names_every_option_and_starts_nothing(
     ):
         assert option in out
     assert list(tmp_path.iterdir()) == []
-    assert Trainer.__doc__

@@ -30,11 +30,16 @@ from nanoeuler.step import available_cores
 CHECK_STEPS = 3
 #: Largest relative difference of a loss.
 LOSS_TOLERANCE = 1e-5
-#: Largest relative difference of the first gradient norm. PyTorch sums it in float32, which over the 39 million elements
+#: Largest relative difference of the first gradient norm. PyTorch sums it in float32, which over 39 million elements
 #: of an embedding is wrong by nearly as much (8e-4 at size gpt2); later norms also show what Adam makes of rounding.
 NORM_TOLERANCE = 1e-3
 #: Runnable processes for each core, a minute's mean, above which a warning is given.
 BUSY = 0.25
+
+ABOUT = (
+    "Time our training step (forward, backward, clip, AdamW) beside PyTorch's on the same model, weights, batches and "
+    "number of threads. Run it on a machine with nothing else to do."
+)
 
 Tell = Callable[[str], None]
 Result = dict[str, Any]
@@ -66,7 +71,7 @@ def main(arguments: list[str]) -> None:
 
 def _parse(arguments: list[str]) -> Any:
     known = (*SIZES, "nanogpt")
-    parser = Parser(prog="python -m nanoeuler.bench train", description=__doc__)
+    parser = Parser(prog="python -m nanoeuler.bench train", description=ABOUT)
     parser.add_argument(
         "--sizes",
         default="S,M",

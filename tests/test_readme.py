@@ -1,0 +1,87 @@
+"""Every command of README and of the documents is run here, shortened, in the order in which it stands there."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nanoeuler.corpus import plays
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "benchmarks" / "README.md"]
+
+#: What is added to a command so that a test can afford it. Later options win over earlier ones.
+SHORTER = {
+    "nanoeuler.train": [
+        *("--training.total_steps", "2", "--training.eval_batches", "1", "--training.final_eval_batches", "1"),
+        *("--training.sample_tokens", "5", "--data.dataset", "play.txt"),
+    ],
+    "nanoeuler.bench": ["--sizes", "S", "--steps", "1", "--no-compile"],
+    "nanoeuler.generate": ["--tokens", "5"],
+    "nanoeuler.gradcheck": ["--op", "residual"],
+}
+#: Commands that .ci/run carries out, or their like, before it comes to the tests.
+SETUP = ("python3 -m venv", ". .venv/bin/activate", "tensorboard ")
+
+
+def commands(document: Path) -> list[str]:
+    blocks = re.findall(r"```bash\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+    joined = "\n".join(blocks).replace("\\\n", " ")
+    return [line.partition(" #")[0].strip() for line in joined.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with what a reader's commands need after cloning, and a small text in place of TinyShakespeare."""
+    path = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "configs", path / "configs")
+    (path / "play.txt").write_text(plays.generate(30_000), encoding="utf-8")
+    return path
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_runs(document, folder):
+    ran = 0
+    for line in commands(document):
+        if line.startswith(SETUP):
+            continue
+        words = shlex.split(line)
+        assert words[:2] == ["python", "-m"], f"the test does not know how to run: {line}"
+        if words[2] == "pytest":
+            continue  # this is it
+        done = run([sys.executable, *words[1:], *SHORTER.get(words[2], [])], folder)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        ran += 1
+    assert ran > 0
+
+
+def test_setup_commands_are_what_ci_does():
+    setup = [line for line in commands(ROOT / "README.md") if line.startswith("python3 -m venv")]
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert len(setup) == 2
+    for line in setup:
+        assert "python3 -m venv .venv" in line
+        assert "pip install -e" in line
+    assert "python3 -m venv .venv" in ci
+    assert ".venv/bin/python -m pytest" in ci
+    assert ".venv/bin/python -m pytest" in setup[1]
+
+
+def test_links_of_the_documents_exist():
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#\s]+)\)", document.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name} links to {target}"
