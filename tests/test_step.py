@@ -306,7 +306,7 @@ def test_outliers_are_judged_by_the_last_steps() -> None:
     losses = [1.0, 1.1, 0.9, 1.0, 1.1, 0.9, 1.0, 1.0]
     for loss in losses:
         judge.judge(loss, 2 * loss)
-    mean, deviation = 1.0, np.std(losses)
+    mean, deviation = 1.0, float(np.std(losses))
     assert judge.judge(mean + 3.01 * deviation, 2.0) == (
         f"loss {mean + 3.01 * deviation:.4g} is more than 3 deviations above its recent mean 1"
     )

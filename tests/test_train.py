@@ -700,19 +700,18 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(
 # --- bad input
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "neither a known corpus nor a file that exists"),
-        (b"", "an empty file"),
-        (b"text\0more", "a binary file"),
-        (b"text \xff more", "not UTF-8 text"),
-        (b"abc" * 5, "training part of the text has 13 tokens, and one window takes 17"),
-        (b"abcdefghij" * 10, "validation part of the text has 10 tokens, and one window takes 17"),
-        (b"a", "training part of the text has 0 tokens"),
-    ],
-    ids=str,
-)
+BAD_TEXTS: list[tuple[bytes | None, str]] = [
+    (None, "neither a known corpus nor a file that exists"),
+    (b"", "an empty file"),
+    (b"text\0more", "a binary file"),
+    (b"text \xff more", "not UTF-8 text"),
+    (b"abc" * 5, "training part of the text has 13 tokens, and one window takes 17"),
+    (b"abcdefghij" * 10, "validation part of the text has 10 tokens, and one window takes 17"),
+    (b"a", "training part of the text has 0 tokens"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), BAD_TEXTS, ids=str)
 def test_texts_that_nothing_can_be_learned_from(
     content: bytes | None, said: str, tmp_path: Path, run: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -723,25 +722,25 @@ def test_texts_that_nothing_can_be_learned_from(
     assert not run.exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--device", "cpuu"], "unknown device 'cpuu' (did you mean 'cpu'?); --device takes"),
-        (["--data.dataset", "tinyshakespear"], "(did you mean 'tinyshakespeare'?)"),
-        (["--data.dataset", "."], "a folder, and a dataset is one text file"),
-        (["--data.tokenizer_path", "bite"], "(did you mean 'byte'?)"),
-        (["--data.tokenizer_path", "."], "nanoeuler_tokenizer.json"),
-        (["--model.vocab_size", "5"], "beyond the model's vocabulary of 5"),
-        (["--model.num_kv_heads", "3"], "num_heads 2 is not a multiple of num_kv_heads 3"),
-        (["--model.num_heads", "3"], "hidden_dim 16 is not a multiple of num_heads 3"),
-        (["--model.hidden_dim", "6"], "RoPE turns pairs of channels"),
-        (["--training.schedule", "cosinus"], "(did you mean 'cosine'?)"),
-        (["--training.lerning_rate", "1"], "(did you mean '--training.learning_rate'?)"),
-        (["--runs", "x"], "unknown option '--runs' (did you mean '--run'?)"),
-        (["--config", "none.json"], "none.json: cannot read the configuration"),
-        (["--model.max_seq_len", "1000000"], "one window takes"),
-    ],
-)
+BAD_OPTIONS: list[tuple[list[str], str]] = [
+    (["--device", "cpuu"], "unknown device 'cpuu' (did you mean 'cpu'?); --device takes"),
+    (["--data.dataset", "tinyshakespear"], "(did you mean 'tinyshakespeare'?)"),
+    (["--data.dataset", "."], "a folder, and a dataset is one text file"),
+    (["--data.tokenizer_path", "bite"], "(did you mean 'byte'?)"),
+    (["--data.tokenizer_path", "."], "nanoeuler_tokenizer.json"),
+    (["--model.vocab_size", "5"], "beyond the model's vocabulary of 5"),
+    (["--model.num_kv_heads", "3"], "num_heads 2 is not a multiple of num_kv_heads 3"),
+    (["--model.num_heads", "3"], "hidden_dim 16 is not a multiple of num_heads 3"),
+    (["--model.hidden_dim", "6"], "RoPE turns pairs of channels"),
+    (["--training.schedule", "cosinus"], "(did you mean 'cosine'?)"),
+    (["--training.lerning_rate", "1"], "(did you mean '--training.learning_rate'?)"),
+    (["--runs", "x"], "unknown option '--runs' (did you mean '--run'?)"),
+    (["--config", "none.json"], "none.json: cannot read the configuration"),
+    (["--model.max_seq_len", "1000000"], "one window takes"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD_OPTIONS)
 def test_bad_options(
     arguments: list[str],
     said: str,
@@ -753,6 +752,29 @@ def test_bad_options(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert said in refusal(capfd, [*runs.options(run, text), *arguments])
+    assert not run.exists()
+
+
+@unix
+def test_whatever_is_wrong_a_process_ends_with_code_2_and_one_message(
+    run: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the above once more, each in a process of its own, where Python itself might have a word to add."""
+    monkeypatch.chdir(tmp_path)
+    commands = [[*runs.options(run, text), *arguments] for arguments, _ in BAD_OPTIONS]
+    for i, (content, _) in enumerate(BAD_TEXTS):
+        if content is not None:
+            (tmp_path / f"{i}.txt").write_bytes(content)
+        commands.append(runs.options(run, tmp_path / f"{i}.txt"))
+    nothing = ("nanoeuler.step.TrainingStep.run", 1, "before", None)
+    ends = happening([nothing] * len(commands), commands)
+    for (code, err), (_, said) in zip(ends, [*BAD_OPTIONS, *BAD_TEXTS], strict=True):
+        assert code == 2, err
+        assert err.startswith("error: ")
+        assert err.count("error:") == 1
+        assert said in err
+        assert "Traceback" not in err
+        assert "Warning" not in err
     assert not run.exists()
 
 

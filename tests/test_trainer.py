@@ -10,6 +10,7 @@ import pytest
 import runs
 
 from nanoeuler.console import Console
+from nanoeuler.corpus import Batches
 from nanoeuler.errors import run_command
 from nanoeuler.step import StepResult, TrainingStep
 from nanoeuler.train import main
@@ -50,6 +51,29 @@ def test_the_smoothed_loss_is_a_mean_at_first_and_an_average_of_the_recent_later
     assert smooth(3.0, 5.0, 2) == pytest.approx(4.0)
     assert smooth(4.0, 7.0, 3) == pytest.approx(5.0)
     assert smooth(2.0, 4.0, 1000) == pytest.approx(SMOOTHING * 2 + (1 - SMOOTHING) * 4)
+
+
+def test_every_micro_batch_is_drawn_once_also_when_a_run_goes_on(
+    train: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    training_batch, run_step = Batches.training_batch, TrainingStep.run
+
+    def drawing(self: Batches, index: int) -> Any:
+        drawn.append(index)
+        return training_batch(self, index)
+
+    def interrupted(self: TrainingStep, *arguments: Any) -> StepResult:
+        signal.raise_signal(signal.SIGINT)
+        return run_step(self, *arguments)
+
+    monkeypatch.setattr(Batches, "training_batch", drawing)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingStep, "run", interrupted)
+        assert train(training__gradient_accumulation=3, training__total_steps=5) == 130
+    assert drawn == [0, 1, 2]
+    assert train(training__gradient_accumulation=3, training__total_steps=5) == 0
+    assert drawn == list(range(15))
 
 
 # --- intervals
@@ -272,7 +296,10 @@ def test_the_exit_code_is_then_that_of_a_broken_pipe(
         raise BrokenPipeError
 
     text = runs.write_text(tmp_path / "text.txt")
-    monkeypatch.setattr(Console, "note", broken)
-    monkeypatch.setattr(os, "dup2", lambda *descriptors: None)  # which would close this process's own output
-    assert run_command(main, runs.options(tmp_path / "run", text)) == 141
-    assert runs.steps_saved(tmp_path / "run") == [0]
+    with monkeypatch.context() as patch:
+        patch.setattr(Console, "note", broken)
+        patch.setattr(os, "dup2", lambda *descriptors: None)  # which would close this process's own output
+        assert run_command(main, runs.options(tmp_path / "run", text)) == 141
+    assert runs.steps_saved(tmp_path / "run") == [0]  # it was over before the first step
+    assert run_command(main, runs.options(tmp_path / "run", text, "--resume")) == 0
+    assert [record["step"] for record in runs.metrics(tmp_path / "run")] == list(range(1, 13))
