@@ -5,6 +5,8 @@
 
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -61,17 +63,29 @@ def memory_plan(config: Config) -> dict[str, int]:
 
 def available_bytes() -> int | None:
     """Return the memory that can still be had, or None where the system does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    try:
+    limits = [limit for limit in (_system_bytes(), _container_bytes(Path("/sys/fs/cgroup"))) if limit is not None]
+    return min(limits, default=None)
+
+
+def _system_bytes() -> int | None:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # Windows
-        return None
+    return None
+
+
+def _container_bytes(group: Path) -> int | None:
+    """Return what a container's limit leaves (control groups, version 2 or 1), or None where there is no limit."""
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            return max(0, int((group / limit).read_text()) - int((group / used).read_text()))
+    return None
 
 
 def check_memory(config: Config, available: int | None) -> None:

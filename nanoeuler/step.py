@@ -182,19 +182,24 @@ class Outliers:
         self._norms: deque[float] = deque(maxlen=window)
 
     def judge(self, loss: float, norm: float) -> str:
-        """Return why the step's update should be skipped, or an empty string."""
+        """Return why the step's update should be skipped, or an empty string.
+
+        Outliers enter the window too: after a lasting change what is usual is the new value.
+        """
         for name, value in (("loss", loss), ("gradient norm", norm)):
             if not math.isfinite(value):
                 return f"{name} is {value}"
+        reasons = []
         for name, value, recent in (("loss", loss, self._losses), ("gradient norm", norm, self._norms)):
             if self.z and len(recent) == self.window:
                 mean, deviation = np.mean(recent), np.std(recent)
                 if value > mean + self.z * deviation:
-                    return f"{name} {value:.4g} is more than {self.z:g} deviations above its recent mean {mean:.4g}"
-        if self.z:
-            self._losses.append(loss)
-            self._norms.append(norm)
-        return ""
+                    reasons.append(
+                        f"{name} {value:.4g} is more than {self.z:g} deviations above its recent mean {mean:.4g}"
+                    )
+            if self.z:
+                recent.append(value)
+        return " and ".join(reasons)
 
     def state(self) -> dict[str, list[float]]:
         """Return the window, for a checkpoint."""

@@ -5,6 +5,7 @@ everything in its directory; started again, it goes on from its last checkpoint.
 """
 
 import argparse
+import hashlib
 import math
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
 from nanoeuler.plan import available_bytes, check_memory
-from nanoeuler.tokenizer import Tokenizer, make_tokenizer
+from nanoeuler.tokenizer import make_tokenizer
 from nanoeuler.trainer import Data, Trainer
 
 #: Keys that change what a run shows and keeps but not what it learns: they may differ when it goes on.
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
     config, data = prepare(config, corpus)
     check_memory(config, available_bytes())
     with run_directory(run):
-        resume, notes = find_resume(run, config, data.tokenizer, options.resume)
+        resume, notes = find_resume(run, config, data, options.resume)
         with writing(run / "config.json"):
             replace_file(run / "config.json", config.to_json().encode())
         trainer = Trainer(config, data, ops, run, resume, notes)
@@ -78,16 +79,15 @@ def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
     floor = corpus.entropy_bits
     if floor is not None:
         floor *= math.log(2) * characters / len(val)
-    return config, Data(corpus, tokenizer, batches, len(val_bytes) / len(val), floor)
+    digest = hashlib.sha256(corpus.text.encode("utf-8", "surrogatepass")).hexdigest()
+    return config, Data(corpus, digest, tokenizer, batches, len(val_bytes) / len(val), floor)
 
 
-def find_resume(
-    run: Path, config: Config, tokenizer: Tokenizer, resume: bool | None
-) -> tuple[Checkpoint | None, list[str]]:
+def find_resume(run: Path, config: Config, data: Data, resume: bool | None) -> tuple[Checkpoint | None, list[str]]:
     """Return the checkpoint to go on from, or None to start anew, and what the user should know of it.
 
     Raises:
-        UserError: there is a checkpoint of another configuration or tokenizer, or one was asked for and none is good.
+        UserError: there is a checkpoint of another configuration or text, or one was asked for and none is good.
     """
     if resume is False:
         return None, _move_aside(run)
@@ -106,10 +106,11 @@ def find_resume(
             f"{run} holds a run of another configuration ({'; '.join(changed)}). Give this one a directory of its own "
             "with --run DIR, or move the old run aside and start anew with --no-resume"
         )
-    if checkpoint.tokenizer.fingerprint != tokenizer.fingerprint:
+    same_tokenizer = checkpoint.tokenizer.fingerprint == data.tokenizer.fingerprint
+    if not same_tokenizer or checkpoint.progress.get("text_sha256") != data.text_sha256:
         raise UserError(
-            f"{path} was trained with another tokenizer (or on another text, where the tokenizer is the text's "
-            "characters): give this run a directory of its own with --run DIR"
+            f"{path} was trained on another text{'' if same_tokenizer else ', or with another tokenizer,'} than this "
+            f"one ({data.corpus.reason}): give this run a directory of its own with --run DIR"
         )
     notes = [f"passed over a damaged checkpoint: {line}" for line in damaged]
     return checkpoint, [*notes, f"going on from {path}"]

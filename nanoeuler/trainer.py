@@ -45,6 +45,7 @@ class Data:
     """What a run learns from, ready to be drawn from."""
 
     corpus: Corpus
+    text_sha256: str
     tokenizer: Tokenizer
     batches: Batches
     bytes_per_token: float  # of the validation text
@@ -191,6 +192,7 @@ class Trainer:
             "skipped": self.skipped,
             "skipped_in_row": self.skipped_in_row,
             "training_step": self.step.state(),
+            "text_sha256": self.data.text_sha256,
         }
         moments = (self.step.m, self.step.v)
         checkpoint = Checkpoint(self.config, self.step.weights, moments, progress, self.data.tokenizer)

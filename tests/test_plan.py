@@ -232,3 +232,14 @@ def test_a_tokenizer_gives_the_vocabulary_where_none_is_configured() -> None:
 def test_a_wrong_option_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(main, ["--model.hidden", "3"]) == 2
     assert capsys.readouterr().err.startswith("error: unknown option '--model.hidden'")
+
+
+def test_a_containers_limit_counts(tmp_path: Path) -> None:
+    assert nanoeuler.plan._container_bytes(tmp_path) is None
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert nanoeuler.plan._container_bytes(tmp_path) is None
+    (tmp_path / "memory.max").write_text("5000\n")
+    assert nanoeuler.plan._container_bytes(tmp_path) == 4000
+    (tmp_path / "memory.current").write_text("6000\n")
+    assert nanoeuler.plan._container_bytes(tmp_path) == 0

@@ -302,17 +302,31 @@ def test_outliers_are_judged_by_the_last_steps() -> None:
     judge = Outliers(z=3.0, window=8)
     for loss in (1.0, 1.1, 0.9, 1.0, 1.1, 0.9, 99.0):
         assert judge.judge(loss, 1.0) == ""  # the window is not full yet
-    judge = Outliers(z=3.0, window=8)
     losses = [1.0, 1.1, 0.9, 1.0, 1.1, 0.9, 1.0, 1.0]
-    for loss in losses:
-        judge.judge(loss, 2 * loss)
     mean, deviation = 1.0, float(np.std(losses))
-    assert judge.judge(mean + 3.01 * deviation, 2.0) == (
-        f"loss {mean + 3.01 * deviation:.4g} is more than 3 deviations above its recent mean 1"
-    )
-    assert judge.judge(1.0, 2 * (mean + 3.01 * deviation)).startswith("gradient norm")
-    assert judge.judge(mean - 50 * deviation, 2.0) == ""  # lower is no outlier
-    assert judge.state()["losses"] == pytest.approx([*losses[1:], mean - 50 * deviation])  # outliers are not recorded
+
+    def judged(loss: float, norm: float) -> str:
+        judge = Outliers(z=3.0, window=8)
+        for usual in losses:
+            judge.judge(usual, 2 * usual)
+        return judge.judge(loss, norm)
+
+    far = mean + 3.01 * deviation
+    assert judged(far, 2.0) == f"loss {far:.4g} is more than 3 deviations above its recent mean 1"
+    assert judged(mean + 2.99 * deviation, 2.0) == ""
+    assert judged(1.0, 2 * far).startswith("gradient norm")
+    assert " and gradient norm" in judged(far, 2 * far)
+    assert judged(mean - 50 * deviation, 2.0) == ""  # lower is no outlier
+
+
+def test_a_lasting_rise_becomes_usual() -> None:
+    judge = Outliers(z=2.0, window=8)
+    for _ in range(8):
+        judge.judge(1.0, 1.0)
+    skipped = [bool(judge.judge(5.0, 1.0)) for _ in range(8)]
+    assert skipped[0]
+    assert not any(skipped[4:])
+    assert judge.state()["losses"] == [5.0] * 8
 
 
 def test_nothing_is_an_outlier_by_default_but_what_is_not_finite() -> None:

@@ -456,6 +456,16 @@ def test_another_tokenizer_or_text_is_refused(
     assert contents(run) == before
 
 
+def test_a_text_that_was_edited_is_refused(run: Path, text: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = runs.options(run, text, **LONG)
+    assert runs.train_here([*arguments, "--training.total_steps", "1"]) == 0
+    original = text.read_text(encoding="utf-8")
+    text.write_text(original[1:] + original[0], encoding="utf-8")  # the same characters, so the same vocabulary
+    before = contents(run)
+    assert "was trained on another text than this one" in refusal(capfd, [*arguments, "--training.total_steps", "1"])
+    assert contents(run) == before
+
+
 def test_no_resume_moves_the_old_run_aside_and_nothing_else(
     run: Path, text: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
