@@ -55,17 +55,12 @@ def trunk_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose) -> Shape
 
 
 def gradient_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
-    """Return the backward's own arrays, which all layers share."""
-    N, C, H, K, D, F = B * T, config.hidden_dim, config.num_heads, config.kv_heads, config.head_dim, config.ff_dim
-    return {
-        "dresidual": (N, C),
-        "dnorm": (N, C),
-        "dbranch": (N, C),
-        "dqkv": (N, (H + 2 * K) * D),
-        "dattention": (N, H * D),
-        "dup": (N, 2 * F if config.activation == "swiglu" else F),
-        "dactivated": (N, F),
-    }
+    """Return the backward's own arrays, which all layers share.
+
+    Its other gradients are written over what the forward kept, once that has been read for the last time.
+    """
+    N, C, H, K, D = B * T, config.hidden_dim, config.num_heads, config.kv_heads, config.head_dim
+    return {"dresidual": (N, C), "dbranch": (N, C), "dqkv": (N, (H + 2 * K) * D), "dattention": (N, H * D)}
 
 
 def arena_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose = "training") -> Shapes:

@@ -178,7 +178,9 @@ class Transformer:
         ops.residual_forward(a[at + "out"], a[at + "middle"], a["branch"])
         return a[at + "out"]
 
-    # Backward, in the opposite order. a["dresidual"] holds the gradient of the residual stream all the way down.
+    # Backward, in the opposite order. a["dresidual"] holds the gradient of the residual stream all the way down; the
+    # other gradients are written over the activations that they are of, which nothing reads any more: memory that is
+    # in the cache already.
 
     def _head_forward_backward(
         self, k: int, a: Arrays, gradients: Arrays, x: Array, targets: Array, dloss: float
@@ -193,18 +195,18 @@ class Transformer:
         self._norm_forward(norm, a, "final_norm", z)
         ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
 
-        dlogits = a["logits"]
+        dlogits, dnorm = a["logits"], a["final_norm"]  # gradients lie over what they are of
         ops.cross_entropy_backward(a["losses"], dlogits, a["logits"], targets, dloss)
         loss = float(ops.to_numpy(a["losses"]).sum(dtype="float64"))
         head = "embedding.weight" if self.config.tie_embeddings else "head.weight"
-        ops.linear_backward(a["dnorm"], gradients[head], None, dlogits, a["final_norm"], self.weights[head])
+        ops.linear_backward(dnorm, gradients[head], None, dlogits, a["final_norm"], self.weights[head])
         if k == 0:
-            self._norm_backward(norm, a, gradients, "final_norm", a["dresidual"], a["dnorm"], z)
+            self._norm_backward(norm, a, gradients, "final_norm", a["dresidual"], dnorm, z)
         else:
-            self._norm_backward(norm, a, gradients, "final_norm", a["dbranch"], a["dnorm"], z)
-            self._linear_backward(f"prediction.{k}", gradients, a["dnorm"], a["dbranch"], x)
+            self._norm_backward(norm, a, gradients, "final_norm", dnorm, dnorm, z)
+            self._linear_backward(f"prediction.{k}", gradients, a["dbranch"], dnorm, x)
+            ops.residual_forward(a["dresidual"], a["dresidual"], dnorm)
             ops.residual_forward(a["dresidual"], a["dresidual"], a["dbranch"])
-            ops.residual_forward(a["dresidual"], a["dresidual"], a["dnorm"])
         return loss
 
     def _trunk_backward(self, a: Arrays, gradients: Arrays, tokens: Array, dropout: Dropout | None) -> None:
@@ -222,15 +224,18 @@ class Transformer:
         self, layer: int, a: Arrays, gradients: Arrays, x: Array, B: int, T: int, dropout: Dropout | None
     ) -> None:
         ops, at = self.ops, f"layers.{layer}."
-        dx, dnorm = a["dresidual"], a["dnorm"]
+        dx = a["dresidual"]
 
         dbranch = self._dropout_backward(a["dbranch"], dx, dropout, 2 + 2 * layer)
-        self._linear_backward(at + "down", gradients, a["dactivated"], dbranch, a[at + "activated"])
+        dactivated = a[at + "activated"]
+        self._linear_backward(at + "down", gradients, dactivated, dbranch, a[at + "activated"])
+        dup = a[at + "up"]
         if self.config.activation == "swiglu":
-            ops.swiglu_backward(a["dup"], a["dactivated"], a[at + "up"])
+            ops.swiglu_backward(dup, dactivated, a[at + "up"])
         else:
-            ops.gelu_backward(a["dup"], a["dactivated"], a[at + "up"])
-        self._linear_backward(at + self._up, gradients, dnorm, a["dup"], a[at + "mlp_norm"])
+            ops.gelu_backward(dup, dactivated, a[at + "up"])
+        dnorm = a[at + "mlp_norm"]
+        self._linear_backward(at + self._up, gradients, dnorm, dup, a[at + "mlp_norm"])
         self._norm_backward(at + "mlp_norm", a, gradients, at + "mlp_norm", dnorm, dnorm, a[at + "middle"])
         ops.residual_forward(dx, dx, dnorm)
 
@@ -241,6 +246,7 @@ class Transformer:
         dout, out = a["dattention"].reshape(q.shape), a[at + "attention"].reshape(q.shape)
         ops.attention_backward(dq, dk, dv, dout, out, a[at + "lse"], q, k, v)
         self._rope(ops.rope_backward, a["dqkv"], B, T, 0)
+        dnorm = a[at + "attention_norm"]
         self._linear_backward(at + "qkv", gradients, dnorm, a["dqkv"], a[at + "attention_norm"])
         self._norm_backward(at + "attention_norm", a, gradients, at + "attention_norm", dnorm, dnorm, x)
         ops.residual_forward(dx, dx, dnorm)

@@ -26,8 +26,8 @@ Batch = tuple[np.ndarray, np.ndarray]  # inputs (B, T) and targets (heads, B, T)
 
 #: Parameters up to which a gradient for each piece is cheap beside the work on it.
 SMALL_MODEL = 30_000_000
-#: Fewest tokens in a piece: below, the fixed cost of a NumPy call shows.
-PIECE_TOKENS = 192
+#: Tokens that a piece should have: with fewer, the fixed cost of a NumPy call shows.
+PIECE_TOKENS = 512
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,8 @@ def cut_batch(config: ModelConfig, training: TrainingConfig, workers: int) -> li
     pieces = training.pieces
     if not pieces:
         small = flat_size(parameter_shapes(config)) <= SMALL_MODEL
-        pieces = min(2 * workers, B * T // PIECE_TOKENS) if small and workers > 1 else 1
+        each = min(2, max(1, B * T // (PIECE_TOKENS * workers)))  # for every worker, so that all have as many
+        pieces = each * workers if small and workers > 1 else 1
     pieces = max(1, min(pieces, B))
     edges = [B * i // pieces for i in range(pieces + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]

@@ -15,8 +15,8 @@ import numpy as np
 
 from nanoeuler.cpu.parallel import blocks, parallel, scratch
 
-#: Arrays that the update streams through the cache at once: weights, gradient, two moments and a scratch block.
-STREAMS = 4
+#: Blocks are cut for so many arrays: five go through the cache at once, but smaller blocks cost more calls of NumPy.
+STREAMS = 2
 
 
 def adamw(

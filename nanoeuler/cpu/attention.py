@@ -26,12 +26,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nanoeuler.cpu.parallel import ones, parallel, scratch
+from nanoeuler.cpu.parallel import TILES, is_parallel, ones, parallel, scratch
 
 #: Query rows in one block.
 QUERY_ROWS = 64
-#: Elements of one block of scores: 1 MB of float32.
-SCORE_ELEMENTS = 262144
+#: Elements of one block of scores.
+SCORE_ELEMENTS = 131072
 
 
 def attention_definition(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -58,23 +58,24 @@ def attention_forward(out: np.ndarray, lse: np.ndarray, q: np.ndarray, k: np.nda
     (B, T, H, D), (S, K) = q.shape, k.shape[1:3]
     G = H // K
 
-    def item(index: tuple[int, slice]) -> None:
-        b, heads = index
-        keys, values = k[b, :, heads].transpose(1, 0, 2), v[b, :, heads].transpose(1, 0, 2)  # (n, S, D)
-        n = len(keys)
+    def item(part: tuple[slice, slice]) -> None:
+        some, heads = part
+        keys, values = k[some, :, heads].swapaxes(1, 2), v[some, :, heads].swapaxes(1, 2)  # (b, n, S, D)
+        b, n = keys.shape[:2]
         queries = slice(heads.start * G, heads.stop * G)
-        for rows, end in _query_blocks(T, S, n * G):
+        for rows, end in _query_blocks(T, S, b * n * G):
             R = rows.stop - rows.start
-            p = _scores(keys[:, :end], _scaled_queries(q[b, rows, queries], n), R)
-            largest = np.max(p, axis=1, out=scratch("attention max", (n, G * R), q.dtype))
-            p -= largest[:, None]
+            p = _scores(keys[:, :, :end], _scaled_queries(q[some, rows, queries], n), R)
+            largest = np.max(p, axis=2, out=scratch("attention max", (b, n, G * R), q.dtype))
+            p -= largest[:, :, None]
             np.exp(p, out=p)
-            sums = np.matmul(ones(end, q.dtype), p, out=scratch("attention sums", (n, G * R), q.dtype))
-            o = np.matmul(p.swapaxes(1, 2), values[:, :end], out=scratch("attention out", (n, G * R, D), q.dtype))
+            sums = np.matmul(ones(end, q.dtype), p, out=scratch("attention sums", (b, n, G * R), q.dtype))
+            o = scratch("attention out", (b, n, G * R, D), q.dtype)
+            np.matmul(p.swapaxes(2, 3), values[:, :, :end], out=o)
             o /= sums[..., None]
-            out[b, rows, queries] = o.reshape(n * G, R, D).transpose(1, 0, 2)
+            out[some, rows, queries] = o.reshape(b, n * G, R, D).swapaxes(1, 2)
             np.log(sums, out=sums)
-            np.add(largest.reshape(n * G, R), sums.reshape(n * G, R), out=lse[b, queries, rows])
+            np.add(largest.reshape(b, -1, R), sums.reshape(b, -1, R), out=lse[some, queries, rows])
 
     parallel(item, _items(B, T, S, H, K))
 
@@ -106,44 +107,52 @@ def attention_backward(
     (B, T, H, D), (S, K) = q.shape, k.shape[1:3]
     G, dtype = H // K, q.dtype
 
-    def item(index: tuple[int, slice]) -> None:
-        b, heads = index
-        keys, values = k[b, :, heads].transpose(1, 0, 2), v[b, :, heads].transpose(1, 0, 2)  # (n, S, D)
-        n = len(keys)
+    def item(part: tuple[slice, slice]) -> None:
+        some, heads = part
+        keys, values = k[some, :, heads].swapaxes(1, 2), v[some, :, heads].swapaxes(1, 2)  # (b, n, S, D)
+        b, n = keys.shape[:2]
         queries = slice(heads.start * G, heads.stop * G)
-        dkeys, dvalues = scratch("attention dk", (n, S, D), dtype), scratch("attention dv", (n, S, D), dtype)
-        part = scratch("attention part", (n, S, D), dtype)
-        for rows, end in _query_blocks(T, S, n * G):  # the last rows first: they see every key
+        dkeys, dvalues = dk[some, :, heads].swapaxes(1, 2), dv[some, :, heads].swapaxes(1, 2)
+        for rows, end in _query_blocks(T, S, b * n * G):  # the last rows first: they see every key
             R = rows.stop - rows.start
-            scaled = _scaled_queries(q[b, rows, queries], n)
-            p = _scores(keys[:, :end], scaled, R)
-            p -= lse[b, queries, rows].reshape(n, 1, G * R)
+            scaled = _scaled_queries(q[some, rows, queries], n)
+            p = _scores(keys[:, :, :end], scaled, R)
+            p -= lse[some, queries, rows].reshape(b, n, 1, G * R)
             np.exp(p, out=p)
 
-            d = scratch("attention dout", (n, G * R, D), dtype)
-            d.reshape(n * G, R, D)[...] = dout[b, rows, queries].transpose(1, 0, 2)
-            _add_or_write(dvalues, p, d, part, end, S)
-            dp = np.matmul(values[:, :end], d.swapaxes(1, 2), out=scratch("attention dp", p.shape, dtype))
+            d = scratch("attention dout", (b, n * G, R, D), dtype)
+            d[...] = dout[some, rows, queries].swapaxes(1, 2)
+            product = scratch("attention product", d.shape, dtype)
+            np.multiply(d, out[some, rows, queries].swapaxes(1, 2), out=product)
+            delta = np.matmul(product, ones(D, dtype), out=scratch("attention delta", d.shape[:3], dtype))
+            d = d.reshape(b, n, G * R, D)
 
-            product = scratch("attention product", (n * G, R, D), dtype)
-            np.multiply(d.reshape(n * G, R, D), out[b, rows, queries].transpose(1, 0, 2), out=product)
-            delta = np.matmul(product, ones(D, dtype), out=scratch("attention delta", (n * G, R), dtype))
-            dp -= delta.reshape(n, 1, G * R)
+            _add_or_write(dvalues, p, d, end, S)
+            dp = np.matmul(values[:, :, :end], d.swapaxes(2, 3), out=scratch("attention dp", p.shape, dtype))
+            dp -= delta.reshape(b, n, 1, G * R)
             dp *= p  # dscores
-            _add_or_write(dkeys, dp, scaled, part, end, S)
-            np.matmul(dp.swapaxes(1, 2), keys[:, :end], out=d)
-            d *= 1 / math.sqrt(D)
-            dq[b, rows, queries] = d.reshape(n * G, R, D).transpose(1, 0, 2)
-        dk[b, :, heads] = dkeys.transpose(1, 0, 2)
-        dv[b, :, heads] = dvalues.transpose(1, 0, 2)
+            _add_or_write(dkeys, dp, scaled, end, S)
+            dqueries = np.matmul(dp.swapaxes(2, 3), keys[:, :, :end], out=d).reshape(b, n * G, R, D)
+            np.multiply(dqueries.swapaxes(1, 2), dtype.type(1 / math.sqrt(D)), out=dq[some, rows, queries])
 
     parallel(item, _items(B, T, S, H, K))
 
 
-def _items(B: int, T: int, S: int, H: int, K: int) -> list[tuple[int, slice]]:
-    """Cut the work into (sequence, some key/value heads): as many heads as keep a block of scores small."""
-    heads = max(1, min(K, SCORE_ELEMENTS // (H // K * min(T, QUERY_ROWS) * S)))
-    return [(b, slice(first, min(first + heads, K))) for b in range(B) for first in range(0, K, heads)]
+def _items(B: int, T: int, S: int, H: int, K: int) -> list[tuple[slice, slice]]:
+    """Cut the work into (some sequences, some key/value heads), so many that a block of scores stays in the cache.
+
+    Small ones go together, since each call of NumPy costs a microsecond and more; a team gets an item each, if it can.
+    """
+    one_head = H // K * min(T, QUERY_ROWS) * S  # scores of one key/value head
+    heads = max(1, min(K, SCORE_ELEMENTS // one_head))
+    sequences = max(1, min(B, SCORE_ELEMENTS // (one_head * K))) if heads == K else 1
+    if is_parallel():
+        sequences = max(1, min(sequences, B // TILES))
+    return [
+        (slice(b, min(b + sequences, B)), slice(first, min(first + heads, K)))
+        for b in range(0, B, sequences)
+        for first in range(0, K, heads)
+    ]
 
 
 def _query_blocks(T: int, S: int, heads: int) -> Iterator[tuple[slice, int]]:
@@ -155,22 +164,23 @@ def _query_blocks(T: int, S: int, heads: int) -> Iterator[tuple[slice, int]]:
 
 
 def _scaled_queries(q: np.ndarray, n: int) -> np.ndarray:
-    """Copy (R, n·G, D) queries to (n, G·R, D), divided by √D: fewer numbers to scale than the scores."""
-    R, heads, D = q.shape
-    scaled = scratch("attention q", (heads, R, D), q.dtype)
-    np.multiply(q.transpose(1, 0, 2), q.dtype.type(1 / math.sqrt(D)), out=scaled)
-    return scaled.reshape(n, -1, D)
+    """Copy (b, R, n·G, D) queries to (b, n, G·R, D), divided by √D: fewer numbers to scale than the scores."""
+    b, R, heads, D = q.shape
+    scaled = scratch("attention q", (b, heads, R, D), q.dtype)
+    np.multiply(q.swapaxes(1, 2), q.dtype.type(1 / math.sqrt(D)), out=scaled)
+    return scaled.reshape(b, n, -1, D)
 
 
 def _scores(keys: np.ndarray, scaled: np.ndarray, R: int) -> np.ndarray:
-    """Return the (n, end, G·R) scores of (n, end, D) keys and (n, G·R, D) queries, -inf where a key is later.
+    """Return the (b, n, end, G·R) scores of (b, n, end, D) keys and (b, n, G·R, D) queries, -inf for a later key.
 
     Keys run down and queries across, so that maxima and sums over the keys of each query go over whole rows at a time,
     several times faster than along them. Only the last R keys can be later than any of the R queries.
     """
-    n, end, _ = keys.shape
-    p = np.matmul(keys, scaled.swapaxes(1, 2), out=scratch("attention p", (n, end, scaled.shape[1]), keys.dtype))
-    p.reshape(n, end, -1, R)[:, end - R :] += _later(R, keys.dtype)
+    b, n, end, _ = keys.shape
+    p = scratch("attention p", (b, n, end, scaled.shape[2]), keys.dtype)
+    np.matmul(keys, scaled.swapaxes(2, 3), out=p)
+    p.reshape(b, n, end, -1, R)[:, :, end - R :] += _later(R, keys.dtype)
     return p
 
 
@@ -184,9 +194,10 @@ def _later(n: int, dtype: np.dtype) -> np.ndarray:
     return _masks[n, dtype]
 
 
-def _add_or_write(total: np.ndarray, a: np.ndarray, b: np.ndarray, part: np.ndarray, end: int, S: int) -> None:
+def _add_or_write(total: np.ndarray, a: np.ndarray, b: np.ndarray, end: int, S: int) -> None:
     """Write ``a @ b`` where the block is the first (it sees all S keys), add it to the first ``end`` rows after."""
     if end == S:
         np.matmul(a, b, out=total)
     else:
-        total[:, :end] += np.matmul(a, b, out=part[:, :end])
+        part = scratch("attention part", (*total.shape[:2], end, total.shape[3]), total.dtype)
+        total[:, :, :end] += np.matmul(a, b, out=part)

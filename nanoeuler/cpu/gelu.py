@@ -39,7 +39,7 @@ def gelu_backward(dx: np.ndarray, dout: np.ndarray, x: np.ndarray) -> None:
     """Write the input's gradient.
 
     Args:
-        dx: as ``x``, written; may be ``dout`` itself.
+        dx: as ``x``, written; may be ``dout`` or ``x`` itself.
         dout: as ``x``.
         x: any shape, the forward's input; of a size whose cube the dtype holds.
     """

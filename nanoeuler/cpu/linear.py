@@ -52,7 +52,7 @@ def linear_backward(
     """Write the input's gradient, add to the parameters'.
 
     Args:
-        dx: (N, I), written; None if nothing needs it.
+        dx: (N, I), written; may be ``x`` itself; None if nothing needs it.
         dweight: (O, I), added to.
         dbias: (O,), added to; None for a layer without bias.
         dout: (N, O).
@@ -71,9 +71,9 @@ def linear_backward(
         if dbias is not None:
             dbias[rows] += ones(N, dout.dtype) @ dout[:, rows]
 
-    if dx is not None:
-        _tiled(input_tile, N, inputs)
     parallel(weight_rows, _row_tiles(O))
+    if dx is not None:  # last: it may lie over x
+        _tiled(input_tile, N, inputs)
 
 
 def _tiled(tile: Callable[[slice, slice], None], rows: int, columns: int) -> None:

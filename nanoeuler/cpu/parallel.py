@@ -11,6 +11,7 @@ do not depend on who took what. BLAS is held to one thread while a team exists.
 """
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
@@ -25,6 +26,9 @@ BLOCK_ELEMENTS = 65536
 
 #: About how many tiles a matrix product is cut into when the op itself is parallel.
 TILES = 8
+
+#: Seconds that a thread may keep the interpreter while another waits for it: a call of NumPy takes about as long.
+SWITCH_SECONDS = 1e-4
 
 _thread = threading.local()  # .inside: running an item of a parallel region; .scratch: this thread's buffers
 _team: "Team | None" = None
@@ -47,6 +51,8 @@ class Team:
             raise RuntimeError("one team at a time: leave the other first")
         self._limits = ThreadpoolController().limit(limits=1, user_api="blas")
         self._limits.__enter__()
+        self._switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
         for thread in self._threads:
             thread.start()
         _team = self
@@ -61,6 +67,7 @@ class Team:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
+        sys.setswitchinterval(self._switch_interval)
         self._limits.__exit__(kind, error, trace)
 
     def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:

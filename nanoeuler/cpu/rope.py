@@ -54,12 +54,12 @@ def _rotate(out: np.ndarray, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, si
     both_cos = np.concatenate([cos, cos], axis=1)[:, None]  # (T, 1, D)
     signed_sin = np.stack([-sign * sin, sign * sin], axis=1)[:, None]  # (T, 1, 2, D/2)
 
-    def block(item: tuple[int, slice]) -> None:
-        b, rows = item
-        halves = x[b, rows].reshape(-1, H, 2, D // 2)
-        turned = np.multiply(x[b, rows], both_cos[rows], out=scratch("rope", halves.shape, x.dtype).reshape(-1, H, D))
+    def block(some: slice) -> None:
+        halves = x[some].reshape(-1, T, H, 2, D // 2)
+        turned = scratch("rope", (len(halves), T, H, D), x.dtype)
+        np.multiply(x[some], both_cos, out=turned)
         cross = scratch("rope cross", halves.shape, x.dtype)
-        np.multiply(halves[:, :, ::-1], signed_sin[rows], out=cross)
-        np.add(turned, cross.reshape(-1, H, D), out=out[b, rows])
+        np.multiply(halves[..., ::-1, :], signed_sin, out=cross)
+        np.add(turned, cross.reshape(turned.shape), out=out[some])
 
-    parallel(block, [(b, rows) for b in range(B) for rows in blocks(T, H * D)])
+    parallel(block, blocks(B, T * H * D))

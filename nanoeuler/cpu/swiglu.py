@@ -4,10 +4,10 @@ Letters: N rows (tokens), F feed-forward channels.
 
     s = 1 / (1 + e^-gate)        out = gate s up
 
-Backward. silu(g) = g s with s' = s (1 - s), so silu'(g) = s + g s (1 - s)::
+Backward. silu(g) = g s with s' = s (1 - s), so silu'(g) = s + g s (1 - s) = s (1 - a) + a::
 
     dup   = dout gate s
-    dgate = dout up s (1 + gate (1 - s))
+    dgate = dout up (s (1 - a) + a)        where a = gate s
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def swiglu_backward(dgate_up: np.ndarray, dout: np.ndarray, gate_up: np.ndarray)
     """Write the gradient of both halves.
 
     Args:
-        dgate_up: (N, 2F), written.
+        dgate_up: (N, 2F), written; may be ``gate_up`` itself.
         dout: (N, F).
         gate_up: (N, 2F), the forward's.
     """
@@ -49,13 +49,12 @@ def swiglu_backward(dgate_up: np.ndarray, dout: np.ndarray, gate_up: np.ndarray)
         s = _one_plus_exp_minus(gate)
         np.reciprocal(s, out=s)
         a = np.multiply(gate, s, out=scratch("swiglu silu", d.shape, d.dtype))
+        np.subtract(1, a, out=dgate)  # gate is not needed any more: dgate may lie over it
+        dgate *= s
+        dgate += a
+        dgate *= d
+        dgate *= up
         np.multiply(d, a, out=dup)
-        np.multiply(d, up, out=dgate)
-        dgate *= s
-        np.subtract(1, s, out=s)
-        s *= gate
-        s += 1  # silu' = s (1 + gate (1 - s)), and dgate holds dout up s already
-        dgate *= s
 
     parallel(block, blocks(N, F))
 
