@@ -411,11 +411,12 @@ def test_cuts_are_even_within_one_sequence_and_cover_the_batch() -> None:
 
 
 def test_the_number_of_pieces_that_is_left_open() -> None:
-    assert len(cut(12)) == 4  # two a worker, so that the quicker takes the odd one
-    assert len(cut(12, workers=3)) == 6
-    assert len(cut(3)) == 3
+    assert len(cut(12)) == 4  # 2304 tokens: two pieces a worker, so that the quicker takes the odd one
+    assert len(cut(12, workers=3)) == 3  # too few for that: one a worker
+    assert len(cut(16, workers=3)) == 6
+    assert len(cut(3)) == 2
+    assert len(cut(1)) == 1
     assert len(cut(12, workers=1)) == 1
-    assert len(cut(12, T=16)) == 1  # 192 tokens: less is not worth a call
     large = {"vocab_size": 50257, "hidden_dim": 768, "num_layers": 12, "num_heads": 12}
     assert flat_size(parameter_shapes(ModelConfig(**large))) > SMALL_MODEL
     assert len(cut(12, **large)) == 1
