@@ -69,7 +69,9 @@ class ModelConfig(Section):
     rope_theta: float = Field(10000.0, gt=0, description="base of the RoPE frequencies")
     norm_eps: float = Field(1e-5, gt=0, description="added to the variance before its root")
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of residual-branch activations zeroed in training")
+    dropout: float = Field(
+        0.0, ge=0, lt=1, description="share of the embedding's and each branch's activations zeroed in training"
+    )
     num_prediction_heads: Positive = Field(
         1, description="heads; head k predicts k+1 tokens ahead, head 0 is the model"
     )
@@ -152,7 +154,7 @@ class TrainingConfig(Section):
     outlier_z: float = Field(0.0, ge=0, description="skip an update whose loss or gradient norm is so many standard "
                              "deviations above its recent mean; 0 never")  # fmt: skip
     outlier_window: Annotated[int, Field(ge=8)] = Field(128, description="steps that mean and deviation are over")
-    seed: Count = Field(1337, description="decides initial weights, batches and dropout")
+    seed: int = Field(1337, ge=0, lt=2**64, description="decides initial weights, batches and dropout")
     dtype: Literal["float32", "float64"] = Field("float32", description="of weights and arithmetic")
     workers: Count = Field(0, description="threads that share the work on a CPU; 0 is one per core")
     pieces: Count = Field(0, description="parts a micro-batch is cut into for the workers; 0 chooses by size")

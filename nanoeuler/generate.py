@@ -11,6 +11,7 @@ from pathlib import Path
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Parser
 from nanoeuler.console import visible
+from nanoeuler.corpus import check_vocabulary
 from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.model import Transformer
@@ -29,6 +30,7 @@ def main(arguments: list[str]) -> int:
     checkpoint = read_checkpoint(path, moments=False)
     tokenizer, config = checkpoint.tokenizer, checkpoint.config.model
     prompt = sample_prompt(tokenizer, "\n") if options.prompt is None else tokenizer.encode(options.prompt)
+    check_vocabulary(prompt, config.vocabulary)
     if prompt.size == 0:
         raise UserError("the prompt is empty: give at least one character with --prompt")
     model = Transformer(config, ops, checkpoint.weights, 1, config.max_seq_len, "generation")

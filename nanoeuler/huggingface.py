@@ -194,6 +194,6 @@ def _gpt2_keys(config: ModelConfig) -> dict[str, Any]:
         "activation_function": "gelu_new",
         "layer_norm_epsilon": config.norm_eps,
         "resid_pdrop": config.dropout,
-        "embd_pdrop": 0.0,
+        "embd_pdrop": config.dropout,
         "attn_pdrop": 0.0,
     }

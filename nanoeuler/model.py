@@ -61,7 +61,7 @@ class Transformer:
     def __init__(
         self, config: ModelConfig, ops: Any, weights: Array, batch: int, length: int, purpose: Purpose = "training"
     ) -> None:
-        """Allocate the arena; nothing is allocated afterwards.
+        """Allocate the arena: every array of the model's size, once.
 
         Args:
             config: the architecture, with its vocabulary size.
@@ -143,7 +143,7 @@ class Transformer:
 
     def _trunk_forward(self, a: Arrays, tokens: Array, cache: KeyValueCache | None, dropout: Dropout | None) -> Array:
         B, T = tokens.shape
-        W, start = self.weights, cache.length if cache else 0
+        W, start = self.weights, cache.length if cache is not None else 0
         x = a["embedded"]
         self.ops.embedding_forward(x.reshape(B, T, -1), tokens, W["embedding.weight"], W.get("position.weight"), start)
         self._dropout_forward(x, dropout, 0)
@@ -159,8 +159,8 @@ class Transformer:
         self._norm_forward(name + "attention_norm", a, at + "attention_norm", x)
         self._linear_forward(name + "qkv", a[at + "qkv"], a[at + "attention_norm"])
         q, k, v = self._split_heads(a[at + "qkv"], B, T)
-        self._rope(ops.rope_forward, a[at + "qkv"], B, T, cache.length if cache else 0)
-        if cache:
+        self._rope(ops.rope_forward, a[at + "qkv"], B, T, cache.length if cache is not None else 0)
+        if cache is not None:
             k, v = cache.append(layer, k, v)
         ops.attention_forward(a[at + "attention"].reshape(q.shape), a[at + "lse"], q, k, v)
         self._linear_forward(name + "attention_out", a["branch"], a[at + "attention"])

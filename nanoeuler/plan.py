@@ -47,7 +47,7 @@ def memory_plan(config: Config) -> dict[str, int]:
     itemsize = np.dtype(training.dtype).itemsize
     weights = flat_size(parameter_shapes(model)) * itemsize
     workers = training.workers or available_cores()
-    pieces = cut_batch(model, training, workers)
+    pieces = cut_batch(model, training)
     rows = max(piece.stop - piece.start for piece in pieces)
     arena = flat_size(arena_shapes(model, rows, model.max_seq_len)) * itemsize
     sampler = flat_size(arena_shapes(model, 1, model.max_seq_len, "generation")) * itemsize
@@ -79,12 +79,14 @@ def _system_bytes() -> int | None:
 
 def _container_bytes(group: Path) -> int | None:
     """Return what a container's limit leaves (control groups, version 2 or 1), or None where there is no limit."""
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    for limit, used, statistics, cache in (
+        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
     ):
-        with suppress(OSError, ValueError):  # no such file, or "max"
-            return max(0, int((group / limit).read_text()) - int((group / used).read_text()))
+        with suppress(OSError, ValueError, KeyError):  # no such file, or "max"
+            left = int((group / limit).read_text()) - int((group / used).read_text())
+            reclaimable = dict(line.split() for line in (group / statistics).read_text().splitlines())[cache]
+            return max(0, left + int(reclaimable))
     return None
 
 

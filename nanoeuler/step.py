@@ -24,8 +24,8 @@ from nanoeuler.parameters import decayed_size, flat_size, initial_weights, named
 
 Batch = tuple[np.ndarray, np.ndarray]  # inputs (B, T) and targets (heads, B, T), int32
 
-#: Parameters up to which a gradient for each piece is cheap beside the work on it.
-SMALL_MODEL = 30_000_000
+#: Parameters up to which a gradient for each piece is cheap beside the work on it, and how many all pieces may have.
+SMALL_MODEL, ALL_GRADIENTS = 30_000_000, 250_000_000
 #: Tokens that a piece should have: with fewer, the fixed cost of a NumPy call shows.
 PIECE_TOKENS = 512
 
@@ -64,7 +64,7 @@ class TrainingStep:
         self._norm = ops.empty(1, dtype)
 
         self.workers = training.workers or available_cores()
-        self.pieces = cut_batch(config, training, self.workers)
+        self.pieces = cut_batch(config, training)
         self._gradients = [ops.empty(n, dtype) for _ in self.pieces]
         self._views = [named_views(gradient, self.shapes) for gradient in self._gradients]
         rows = max(piece.stop - piece.start for piece in self.pieces)
@@ -216,7 +216,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cut_batch(config: ModelConfig, training: TrainingConfig, workers: int) -> list[slice]:
+def cut_batch(config: ModelConfig, training: TrainingConfig) -> list[slice]:
     """Cut the sequences of a micro-batch into the pieces that workers take.
 
     Small pieces keep activations in the cache and no worker waiting, but each piece has a gradient of its own: a large
@@ -225,9 +225,10 @@ def cut_batch(config: ModelConfig, training: TrainingConfig, workers: int) -> li
     B, T = training.batch_size, config.max_seq_len
     pieces = training.pieces
     if not pieces:
-        small = flat_size(parameter_shapes(config)) <= SMALL_MODEL
+        workers, size = training.workers or available_cores(), flat_size(parameter_shapes(config))
         each = min(2, max(1, B * T // (PIECE_TOKENS * workers)))  # for every worker, so that all have as many
-        pieces = each * workers if small and workers > 1 else 1
-    pieces = max(1, min(pieces, B))
+        cut = workers > 1 and size <= SMALL_MODEL and each * workers * size <= ALL_GRADIENTS
+        pieces = each * workers if cut else 1
+    pieces = min(pieces, B)
     edges = [B * i // pieces for i in range(pieces + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]

@@ -20,6 +20,7 @@ from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
 from nanoeuler.plan import available_bytes, check_memory
+from nanoeuler.step import cut_batch
 from nanoeuler.tokenizer import make_tokenizer
 from nanoeuler.trainer import Data, Trainer
 
@@ -51,6 +52,8 @@ def main(arguments: list[str]) -> int:
     check_memory(config, available_bytes())
     with run_directory(run):
         resume, notes = find_resume(run, config, data, options.resume)
+        pieces = len(cut_batch(config.model, config.training)) if resume is None else resume.config.training.pieces
+        config = with_pieces(config, pieces)
         with writing(run / "config.json"):
             replace_file(run / "config.json", config.to_json().encode())
         trainer = Trainer(config, data, ops, run, resume, notes)
@@ -100,7 +103,7 @@ def find_resume(run: Path, config: Config, data: Data, resume: bool | None) -> t
     except UserError as error:
         raise UserError(f"{error}\nTo start anew, with the old run moved aside, give --no-resume") from None
     checkpoint = read_checkpoint(path)
-    changed = differences(checkpoint.config, config)
+    changed = differences(checkpoint.config, with_pieces(config, checkpoint.config.training.pieces))
     if changed:
         raise UserError(
             f"{run} holds a run of another configuration ({'; '.join(changed)}). Give this one a directory of its own "
@@ -114,6 +117,16 @@ def find_resume(run: Path, config: Config, data: Data, resume: bool | None) -> t
         )
     notes = [f"passed over a damaged checkpoint: {line}" for line in damaged]
     return checkpoint, [*notes, f"going on from {path}"]
+
+
+def with_pieces(config: Config, pieces: int) -> Config:
+    """Return the configuration with its number of pieces set, where it says nothing.
+
+    It is chosen once, when a run starts, since gradients that are summed in other pieces differ in their last bits.
+    """
+    if config.training.pieces:
+        return config
+    return config.model_copy(update={"training": config.training.model_copy(update={"pieces": pieces})})
 
 
 def differences(old: Config, new: Config) -> list[str]:

@@ -225,9 +225,12 @@ class Trainer:
 
     def _say_goodbye(self) -> None:
         self._report()
+        t, losses = self.config.training, [r["val_loss"] for r in read_metrics(self.log.path) if r.get("val_loss")]
+        last = f"validation loss {losses[-1]:.4f} over {t.final_eval_batches} batches; " if losses else ""
         best = f"best validation loss {self.best[0]:.4f} at step {self.best[1]}; " if self.best else ""
         print(
-            f"trained {self.done} steps in {format_duration(self.elapsed)}; {best}{self.skipped} updates skipped\n"
+            f"trained {self.done} steps in {format_duration(self.elapsed)}; {last}{best}"
+            f"{self.skipped} updates skipped\n"
             f"checkpoint  {self._checkpoint_path()}\n"
             f"report      {self.run / 'report.html'}\n"
             f"sample with python -m nanoeuler.generate --checkpoint {self.run}"

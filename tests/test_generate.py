@@ -283,3 +283,8 @@ def test_another_tokenizer_beside_the_weights(tmp_path: Path, capfd: pytest.Capt
     write_run(tmp_path, CharTokenizer(CHARACTERS))
     CharTokenizer(CHARACTERS + "x").save(tmp_path / "checkpoints" / "step-00000003")
     assert "nanoeuler_tokenizer.json: damaged" in refusal(capfd, "--checkpoint", str(tmp_path))
+
+
+def test_a_prompt_beyond_the_models_vocabulary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "run", ByteTokenizer(), vocab_size=128)  # enough for ASCII alone
+    assert "beyond the model's vocabulary of 128" in refusal(capfd, "--checkpoint", str(run), "--prompt", "é")

@@ -3,7 +3,6 @@
 import math
 import random
 import re
-import time
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -220,12 +219,10 @@ def test_odd_runs_still_make_a_whole_page(tmp_path, metrics, floor):
     assert page.text["table"]
 
 
-def test_a_long_run_is_a_small_page_drawn_fast(tmp_path):
+def test_a_long_run_is_a_small_page(tmp_path):
     metrics = make_metrics(100_000, eval_every=250)
     samples = [(step, "O gentle night! " * 300) for step in range(500, 100_001, 500)]
-    start = time.perf_counter()
     write(tmp_path, metrics, samples, config=Config.model_validate({"training": {"total_steps": 100_000}}))
-    assert time.perf_counter() - start < 10  # a fraction of a second on a quiet machine
     assert (tmp_path / "a-run" / "report.html").stat().st_size < 400_000
 
 

@@ -122,7 +122,7 @@ def profile(workload: Workload, steps: int = 2) -> list[dict[str, Any]]:
     last entry is what is spent outside the ops.
     """
     training = workload.training
-    pieces = len(cut_batch(workload.model, training, training.workers))
+    pieces = len(cut_batch(workload.model, training))
     alone = training.model_copy(update={"workers": 1, "pieces": pieces})
     seconds: dict[str, float] = defaultdict(float)
     step = TrainingStep(workload.model, alone, _timed_ops(seconds))

@@ -1,6 +1,7 @@
 """The op table in NumPy: one file per op, forward beside backward, to be read and trusted.
 
-The contract of every op: outputs first, then inputs, then scalars; outputs are preallocated; gradients of activations
+The contract of every op: outputs first, then inputs, then scalars; outputs are preallocated, and what an op needs
+besides is scratch memory that each thread keeps (dropout's random numbers are the exception); gradients of activations
 are written, gradients of parameters are added to; arrays follow the dtype they are given (float64 for gradient checks,
 float32 for training). Shapes are in the field's letters, said once per file.
 """

@@ -5,6 +5,7 @@
     w    -= learning_rate decay w                  decoupled: the decay does not pass through m and v
     w    -= learning_rate (m / (1 - beta1^step)) / (√(v / (1 - beta2^step)) + eps)
 
+The decay is multiplied by the learning rate, as PyTorch and the field do; in the paper by the schedule alone.
 Clipping (Pascanu et al. 2013, arXiv:1211.5063) is a factor on the gradient, so it costs no pass of its own. The field
 decays weight matrices and embeddings but not norms and biases: the caller passes the two ranges with their own decay.
 """

@@ -52,8 +52,9 @@ def embedding_backward(
     runs = np.flatnonzero(np.r_[True, np.diff(ids[order]) != 0])
     rows = scratch("embedding rows", (B * T, C), dout.dtype)
     np.take(dout.reshape(B * T, C), order, axis=0, out=rows, mode="clip")
-    dweight[ids[order[runs]]] += np.add.reduceat(
-        rows, runs, axis=0, out=scratch("embedding sums", (runs.size, C), dout.dtype)
-    )
+    used = ids[order[runs]]
+    sums = np.add.reduceat(rows, runs, axis=0, out=scratch("embedding sums", (runs.size, C), dout.dtype))
+    sums += np.take(dweight, used, axis=0, out=rows[: runs.size], mode="clip")
+    dweight[used] = sums
     if dposition is not None:
         dposition[start : start + T] += dout.sum(axis=0)

