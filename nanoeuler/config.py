@@ -199,11 +199,16 @@ def load_config(path: str | Path | None = None, overrides: dict[str, Any] | None
         UserError: the file cannot be read or is not JSON, a key is unknown, or a value is not allowed; the message
             names the key, what is allowed and the nearest spelling.
     """
-    sections = {} if path is None else _read_json(Path(path))
+    file = {} if path is None else _read_json(Path(path))
+    sections = dict(file)
     for dotted, value in (overrides or {}).items():
         section, _, key = dotted.partition(".")
         sections[section] = {**sections.get(section, {}), key: value}
-    return config_from_dict(sections, source="" if path is None else f"{path}: ")
+    try:
+        return config_from_dict(sections)
+    except UserError:
+        config_from_dict(file, source=f"{path}: ")  # is it the file's fault, or that of an override?
+        raise
 
 
 def config_from_dict(sections: dict[str, Any], source: str = "") -> Config:

@@ -178,7 +178,7 @@ def format_count(number: float) -> str:
     >>> [format_count(n) for n in (0, 812, 52_300, 3_400_000, 124_000_000, 2e12)]
     ['0', '812', '52.3 k', '3.4 M', '124 M', '2 T']
     """
-    return _scaled(number, 1000, ("", "k", "M", "G", "T"))
+    return _scaled(number, 1000, ("", "k", "M", "G", "T", "P", "E"))
 
 
 def format_bytes(number: float) -> str:

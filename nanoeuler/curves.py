@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> int:
     chart = line_chart(series, title=options.title, y_label="nats per token", settled=0.1, rules=lines)
     with writing(Path(options.out)):
         replace_file(Path(options.out), chart.encode())
+    print(options.out)
     return 0
 
 

@@ -178,9 +178,10 @@ class Transformer:
         ops.residual_forward(a[at + "out"], a[at + "middle"], a["branch"])
         return a[at + "out"]
 
-    # Backward, in the opposite order. a["dresidual"] holds the gradient of the residual stream all the way down; the
-    # other gradients are written over the activations that they are of, which nothing reads any more: memory that is
-    # in the cache already.
+    # Backward, in the opposite order. a["dresidual"] holds the gradient of the residual stream all the way down. A
+    # residual connection hands it on to its branch as it is (residual_backward with nothing to copy), and what comes
+    # back from the branch is added to it (residual_forward). The other gradients are written over the activations
+    # that they are of, which nothing reads any more: memory that is in the cache already.
 
     def _head_forward_backward(
         self, k: int, a: Arrays, gradients: Arrays, x: Array, targets: Array, dloss: float

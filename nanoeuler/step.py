@@ -1,4 +1,4 @@
-"""One training step: forward, backward, clip, AdamW, with the batch shared out among worker threads.
+"""One training step: forward, backward, AdamW (which clips), with the batch shared out among worker threads.
 
 A micro-batch is cut into pieces. A worker takes a piece, runs forward and backward on it with its own activations and
 adds to that piece's own gradient; the pieces' gradients are then summed in their order. So the result depends on the

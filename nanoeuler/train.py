@@ -15,7 +15,7 @@ from typing import Any
 
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, list_checkpoints, read_checkpoint
 from nanoeuler.config import Config, Parser, add_config_options, config_from_options
-from nanoeuler.corpus import Batches, Corpus, check_vocabulary, load_corpus, split
+from nanoeuler.corpus import Batches, Corpus, check_vocabulary, load_corpus, plays, split
 from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
     ops = op_table(options.device)
     config = config_from_options(options)
     corpus = load_corpus(config.data.dataset)
-    run = Path(options.run or f"runs/{Path(options.config).stem if options.config else corpus.name}")
+    run = Path(options.run or default_run(options.config, config, corpus))
     config, data = prepare(config, corpus)
     check_memory(config, available_bytes())
     with run_directory(run):
@@ -58,6 +58,18 @@ def main(arguments: list[str]) -> int:
             replace_file(run / "config.json", config.to_json().encode())
         trainer = Trainer(config, data, ops, run, resume, notes)
         return trainer.train()
+
+
+def default_run(file: str | None, config: Config, corpus: Corpus) -> str:
+    """Return where a run goes that was given no directory: after its configuration, or its text.
+
+    A run on the plays for want of TinyShakespeare gets a directory of its own, so that the same command starts anew
+    once TinyShakespeare is there.
+    """
+    if file is None:
+        return f"runs/{corpus.name}"
+    instead = config.data.dataset is None and corpus.name == plays.NAME
+    return f"runs/{Path(file).stem}{'-' + plays.NAME if instead else ''}"
 
 
 def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:

@@ -217,7 +217,8 @@ class Trainer:
         self.console.note(f"text: {self.data.corpus.reason}; {tokens} tokens to learn from")
         self.console.note(
             f"model: {model.preset}, {size} parameters; {t.total_steps} steps of "
-            f"{t.batch_size * t.gradient_accumulation} x {model.max_seq_len} tokens on {self.step.workers} workers"
+            f"{t.batch_size * t.gradient_accumulation} x {model.max_seq_len} tokens on {self.step.workers} "
+            f"worker{'s' if self.step.workers > 1 else ''}"
         )
         self.console.note(f"run: {self.run} (open {self.run / 'report.html'} in a browser)")
         for note in self.notes:
@@ -260,7 +261,7 @@ def stop_signals() -> Iterator[list[signal.Signals]]:
             os._exit(128 + number)
         received.append(signal.Signals(number))
         with contextlib.suppress(OSError):
-            os.write(2, b"finishing this step, then saving; once more ends at once\n")
+            os.write(2, b"\nfinishing this step, then saving; once more ends at once\n")  # below the bar
 
     old = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

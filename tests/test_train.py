@@ -20,10 +20,10 @@ import runs
 import nanoeuler.train
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Config, load_config
-from nanoeuler.corpus import plays
+from nanoeuler.corpus import Corpus, plays
 from nanoeuler.errors import UserError
 from nanoeuler.parameters import initial_weights
-from nanoeuler.train import FREE_KEYS, differences, run_directory
+from nanoeuler.train import FREE_KEYS, default_run, differences, run_directory
 
 unix = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits are Unix's")
 
@@ -174,17 +174,17 @@ def on_a_terminal(arguments: list[str], send: Callable[[Any], None] | None = Non
 
 @unix
 def test_a_terminal_gets_a_bar_that_moves_and_no_plain_step_lines(run: Path, text: Path) -> None:
-    code, out = on_a_terminal(runs.options(run, text, training__total_steps=120, training__eval_interval=60))
+    code, out = on_a_terminal(runs.options(run, text, training__total_steps=900, training__eval_interval=450))
     assert code == 0
     assert "━" in out
     assert out.count("\x1b[?25l") == out.count("\x1b[?25h") == 1  # the cursor is hidden and shown again
-    assert "step 120/120  100 %" in out
+    assert "step 900/900  100 %" in out
     assert " left" in out
     assert "tok/s" in out
     assert "validation loss" in out
-    assert "sample at step 120" in out
-    assert "trained 120 steps" in out
-    assert not re.search(r"step +\d+/120 +\d+ %  loss", out)
+    assert "sample at step 900" in out
+    assert "trained 900 steps" in out
+    assert not re.search(r"step +\d+/900 +\d+ %  loss", out)
 
 
 @unix
@@ -220,7 +220,7 @@ def test_without_a_dataset_that_can_be_had_it_is_the_plays(
     arguments = [word for key, value in runs.TINY.items() for word in (f"--{key}", str(value))]
     assert runs.train_here(arguments) == 0
     out = capfd.readouterr().out
-    assert out.startswith("text: plays, built in: tinyshakespeare, the default, is not to be had (no network here)")
+    assert out.startswith("text: plays, built in: tinyshakespeare, the default, is not to be had; --data.dataset PATH")
     config = load_config("runs/plays/config.json")
     assert config.data.dataset == "plays"
     assert "entropy of the corpus" in Path("runs/plays/report.html").read_text(encoding="utf-8")
@@ -571,7 +571,7 @@ def test_a_signal_ends_the_step_saves_and_exits(number: signal.Signals, code: in
         process.send_signal(number)
         out, err = (stream.decode() for stream in process.communicate())
     assert process.returncode == code
-    assert err == "finishing this step, then saving; once more ends at once\n"
+    assert err == "\nfinishing this step, then saving; once more ends at once\n"
     last = out.rstrip("\n").split("\n")[-1]
     (step,) = runs.steps_saved(run)
     assert last.startswith(f"stopped by {number.name} after step {step}: {run / 'checkpoints' / f'step-{step:08d}'}")
@@ -590,6 +590,7 @@ def test_a_second_ctrl_c_exits_at_once_from_a_long_step(run: Path, text: Path) -
             pass
         time.sleep(0.5)  # until it is in the step
         process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == b"\n"
         assert process.stderr.readline().startswith(b"finishing this step")
         time.sleep(0.2)
         assert process.poll() is None
@@ -827,3 +828,12 @@ def test_help_names_every_option_and_starts_nothing(
     ):
         assert option in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_on_the_plays_for_want_of_shakespeare_has_its_own_directory() -> None:
+    plays, shakespeare = Corpus("plays", "", ""), Corpus("tinyshakespeare", "", "")
+    asked = Config.model_validate({"data": {"dataset": "plays"}})
+    assert default_run(None, Config(), plays) == "runs/plays"
+    assert default_run("configs/small.json", Config(), shakespeare) == "runs/small"
+    assert default_run("configs/small.json", Config(), plays) == "runs/small-plays"
+    assert default_run("configs/small.json", asked, plays) == "runs/small"

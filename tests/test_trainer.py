@@ -201,7 +201,7 @@ def test_the_first_signal_is_noted_and_the_second_ends_the_process(
         signal.raise_signal(signal.SIGTERM)
         assert stop == [signal.SIGTERM]
         assert ended == []
-        assert capfd.readouterr().err == "finishing this step, then saving; once more ends at once\n"
+        assert capfd.readouterr().err == "\nfinishing this step, then saving; once more ends at once\n"
         signal.raise_signal(signal.SIGINT)
         assert ended == [130]
         signal.raise_signal(signal.SIGTERM)

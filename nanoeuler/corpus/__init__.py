@@ -41,7 +41,10 @@ def load_corpus(dataset: str | None, url: str = tinyshakespeare.URL, patience: f
         try:
             text, origin = tinyshakespeare.load(url, patience, pass_over=True)
         except UserError as error:
-            return _plays(f"tinyshakespeare, the default, is not to be had ({error})")
+            return _plays(
+                "tinyshakespeare, the default, is not to be had; --data.dataset PATH or a folder named by "
+                f"NANOEULER_DATA provides it ({error})"
+            )
         return Corpus(tinyshakespeare.NAME, text, f"{tinyshakespeare.NAME}, the default, {origin}")
     if dataset == tinyshakespeare.NAME:
         try:

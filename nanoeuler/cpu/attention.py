@@ -17,7 +17,7 @@ out = p v, then through the softmax, whose Jacobian is diag(p) - p pᵀ, then th
     dq[t]    = Σ_s dscores[t, s] k[s] / √D          dk[s]    = Σ_t dscores[t, s] q[t] / √D
 
 dk and dv sum over the G query heads that share them. Queries are taken in blocks of rows; a block meets only the keys
-that its last query may see, so about half of the T x S square is never computed, and none of it is stored.
+that its last query may see, so of a long T x S square nearly half is never computed, and none of it is stored.
 :func:`attention_definition` is the same in a few plain lines.
 """
 

@@ -5,7 +5,7 @@ Letters: N rows (tokens), C channels.
     rstd[n] = 1 / √(mean_c x[n, c]² + eps)        xhat = x rstd        out = xhat weight
 
 Backward. With g = dout weight the gradient of xhat, and because rstd depends on every x of the row
-(∂rstd/∂x[j] = -rstd³ x[j] / C)::
+(∂rstd/∂x[j] = -rstd³ x[j] / C), dx[j] = g[j] rstd + Σ_c g[c] x[c] ∂rstd/∂x[j], which is::
 
     dx      = rstd (g - xhat mean_c(g xhat))
     dweight = Σ_n dout xhat
@@ -68,7 +68,7 @@ def rmsnorm_backward(
         np.matmul(ones(len(product), x.dtype), product, out=partial[index])
         mean = product @ weight  # mean_c(g xhat) = Σ_c dout xhat weight / C
         mean /= C
-        np.multiply(dout[rows], weight, out=g)
+        np.multiply(dout[rows], weight, out=g)  # dout is not needed any more: dx may lie over it
         xhat *= mean[:, None]
         g -= xhat
         g *= r

@@ -1,0 +1,16 @@
+"""``python -m nanoeuler``: the list of commands."""
+
+COMMANDS = {
+    "train": "train a model, or go on with a run",
+    "generate": "text from a trained model",
+    "plan": "parameters, arithmetic and memory of a run, before it starts",
+    "gradcheck": "every gradient against central differences",
+    "bench": "our training step beside PyTorch's",
+    "curves": "several runs in one picture",
+}
+
+if __name__ == "__main__":
+    print("nanoeuler: a language model trained with every gradient written by hand. Its commands:\n")
+    for name, purpose in COMMANDS.items():
+        print(f"  python -m nanoeuler.{name:<10} {purpose}")
+    print("\n--help after one of them lists its options.")
