@@ -54,7 +54,7 @@ class ModelConfig(Section):
     preset: Literal["euler", "gpt2"] = Field("euler", description="family that sets the switches left out below")
     vocab_size: Positive | None = Field(None, description="V, tokens in the vocabulary; the tokenizer's if left out")
     max_seq_len: Positive = Field(128, description="T, longest sequence the model sees")
-    num_layers: Positive = Field(4, description="L, transformer layers")
+    num_layers: Positive = Field(4, le=10_000, description="L, transformer layers")
     num_heads: Positive = Field(4, description="H, query heads")
     num_kv_heads: Positive | None = Field(None, description="K, key/value heads, a divisor of num_heads; H if left out")
     hidden_dim: Positive = Field(128, description="C, channels of the residual stream, a multiple of num_heads")
@@ -139,7 +139,7 @@ class TrainingConfig(Section):
     """How the model is trained."""
 
     batch_size: Positive = Field(12, description="B, sequences in one micro-batch")
-    gradient_accumulation: Positive = Field(1, description="micro-batches in one step")
+    gradient_accumulation: Positive = Field(1, le=1_000_000, description="micro-batches in one step")
     total_steps: Positive = Field(2000, description="optimizer steps")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate")
     min_learning_rate: Fraction = Field(0.1, description="where the schedule ends, as a share of the peak")
@@ -156,7 +156,7 @@ class TrainingConfig(Section):
     outlier_window: Annotated[int, Field(ge=8)] = Field(128, description="steps that mean and deviation are over")
     seed: int = Field(1337, ge=0, lt=2**64, description="decides initial weights, batches and dropout")
     dtype: Literal["float32", "float64"] = Field("float32", description="of weights and arithmetic")
-    workers: Count = Field(0, description="threads that share the work on a CPU; 0 is one per core")
+    workers: Count = Field(0, le=1024, description="threads that share the work on a CPU; 0 is one per core")
     pieces: Count = Field(0, description="parts a micro-batch is cut into for the workers; 0 chooses by size")
     eval_interval: Count = Field(250, description="steps between evaluations; 0 only at the end")
     eval_batches: Positive = Field(20, description="validation batches in an evaluation on the way")
@@ -225,7 +225,7 @@ def config_from_dict(sections: dict[str, Any], source: str = "") -> Config:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        sections = json.loads(path.read_text(encoding="utf-8"))
+        sections = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UserError(f"{path}: cannot read the configuration: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 
 
@@ -21,15 +22,32 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 
 def run_command(command: Callable[[list[str]], int | None], arguments: list[str] | None = None) -> int:
-    """Run a command's main function; a :class:`UserError` becomes one message on stderr and exit code 2."""
+    """Run a command's main function; what the user can mend becomes one message on stderr and exit code 2."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 (None where the caller closed it)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     try:
-        return command(sys.argv[1:] if arguments is None else arguments) or 0
+        code = command(sys.argv[1:] if arguments is None else arguments) or 0
+        sys.stdout.flush()
+        return code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output (`| head`) has gone: not an error worth a word
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor is what Python flushes at its end
+        _discard_output()
         return 141
+    except OSError as error:  # whatever file it was: those that are expected to fail are named where they are used
+        _discard_output()
+        print(f"error: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"error: not enough memory: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _discard_output() -> None:
+    """Send what is still to be flushed to stdout nowhere: Python would fail on it once more at its end."""
+    with suppress(OSError, ValueError):  # where it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,8 +17,12 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check its permissions"
-        raise UserError(f"{path}: cannot write: {error.strerror}; {advice}, then run again to go on") from None
+        advice = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "; free some space, then run again to go on"
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            advice = "; check its permissions, then run again to go on"
+        raise UserError(f"{path}: cannot write: {error.strerror}{advice}") from None
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -34,10 +34,14 @@ def distribution(logits: np.ndarray, sampling: Sampling, used: np.ndarray | None
     z = logits.astype(np.float64)
     if used is not None and sampling.repetition_penalty != 1:
         ids = np.unique(used)
-        z[ids] = np.where(z[ids] > 0, z[ids] / sampling.repetition_penalty, z[ids] * sampling.repetition_penalty)
+        penalty = sampling.repetition_penalty
+        with np.errstate(over="ignore"):
+            z[ids] = np.where(z[ids] > 0, z[ids] / penalty, z[ids] * penalty)
     if sampling.temperature == 0:
         return (np.arange(z.size) == z.argmax()).astype(np.float64)
-    z /= sampling.temperature
+    z -= z.max()
+    with np.errstate(over="ignore"):  # a tiny temperature leaves the likeliest alone, at 0
+        z /= sampling.temperature
     if 0 < sampling.top_k < z.size:
         z[z < np.partition(z, -sampling.top_k)[-sampling.top_k]] = -np.inf
     p = _softmax(z)

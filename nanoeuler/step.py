@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -93,13 +93,16 @@ class TrainingStep:
             self._update(learning_rate)
         return StepResult(loss, norm, skipped)
 
-    def evaluate(self, batches: Sequence[Batch]) -> float:
-        """Return the mean loss of the first head over all targets of the batches, in nats."""
+    def evaluate(self, batches: Sequence[Batch], cancelled: Callable[[], bool] = lambda: False) -> float:
+        """Return the mean loss of the first head over all targets of the batches, in nats.
+
+        Once ``cancelled`` is true the batches that are left are passed over.
+        """
         sums = np.zeros((len(batches), len(self.pieces)))
 
         def item(index: tuple[int, int]) -> None:
             (inputs, targets), piece = batches[index[0]], self.pieces[index[1]]
-            if len(inputs[piece]):
+            if len(inputs[piece]) and not cancelled():
                 with self._model() as model:
                     sums[index] = model.losses(inputs[piece], targets[0, piece]).sum(dtype=np.float64)
 

@@ -47,6 +47,8 @@ def main(arguments: list[str]) -> int:
     ops = op_table(options.device)
     config = config_from_options(options)
     corpus = load_corpus(config.data.dataset)
+    if options.run == "":
+        raise UserError("--run is empty: give the directory of the run")
     run = Path(options.run or default_run(options.config, config, corpus))
     config, data = prepare(config, corpus)
     check_memory(config, available_bytes())

@@ -8,20 +8,21 @@ goes on to the same bytes.
 import contextlib
 import math
 import os
+import re
 import signal
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from nanoeuler.config import Config
-from nanoeuler.console import Console, format_count, format_duration
+from nanoeuler.console import Console, format_count, format_duration, visible
 from nanoeuler.corpus import Batches, Corpus
 from nanoeuler.errors import UserError
 from nanoeuler.files import replace_file, writing
@@ -72,6 +73,7 @@ class Trainer:
                 raise UserError(f"the checkpoint of step {self.done} has no optimizer state to go on with")
             self.step.restore(progress["training_step"], *resume.moments)
         self.saved_step = self.done if resume is not None else -1
+        self.last_val_loss = math.nan
         self.sampler = Transformer(config.model, ops, self.step.weights, 1, config.model.max_seq_len, "generation")
 
     def train(self) -> int:
@@ -82,8 +84,9 @@ class Trainer:
             self.step,
             MetricsLog(self.run, resume_step=self.done if self.saved_step >= 0 else None) as self.log,
             Console(last, self.done) as self.console,
-            stop_signals() as stop,
+            stop_signals() as self.stop,
         ):
+            stop = self.stop
             warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's of overflows: the step judges what is not finite
             try:
                 self._greet()
@@ -91,14 +94,16 @@ class Trainer:
                 while self.done < last and not stop:
                     self._step()
                     end = self.done == last
-                    if end or due(self.done, t.sample_interval):
+                    if not stop and (end or due(self.done, t.sample_interval)):
                         self._sample()
-                    save = save or due(self.done, t.checkpoint_interval)
-                    if end or (save and not self.skipped_in_row):  # weights that fail must not push out good ones
-                        self._save()
+                    save = save or end or due(self.done, t.checkpoint_interval)
+                    if save and (not self.skipped_in_row or (end and self.saved_step < 0)):
+                        self._save()  # weights that fail must not push out good ones
                         save = False
-            except BrokenPipeError:  # whoever read what we print (`| tee`) is gone: keep what was learned, then end
-                self._save()
+            except (OSError, UserError):  # a full disk, a file that is gone, a reader that left (`| tee`): keep what
+                if not self.skipped_in_row:  # was learned, then end
+                    with contextlib.suppress(OSError, UserError):
+                        self._write_checkpoint()
                 raise
             if stop and self.done < last:
                 self._save()
@@ -108,6 +113,11 @@ class Trainer:
                     "and the same command goes on from there"
                 )
                 return 128 + stop[0]
+            self._report()
+            if self.saved_step < self.done:
+                self.console.warning(
+                    f"the last {self.skipped_in_row} updates were skipped: no checkpoint is written after these"
+                )
         self._say_goodbye()
         return 0
 
@@ -153,7 +163,10 @@ class Trainer:
         if not end and not due(self.done, t.eval_interval):
             return {}
         batches = self.data.batches.validation_batches(t.final_eval_batches if end else t.eval_batches)
-        loss = self.step.evaluate(list(batches))
+        loss = self.step.evaluate(list(batches), lambda: bool(self.stop))
+        if self.stop:  # it may be over part of the batches
+            return {}
+        self.last_val_loss = loss
         if math.isfinite(loss) and (not self.best or loss < self.best[0]):
             self.best = [loss, self.done]
         return {"val_loss": loss, "val_bits_per_byte": loss / math.log(2) / self.data.bytes_per_token}
@@ -173,7 +186,8 @@ class Trainer:
         t, tokenizer = self.config.training, self.data.tokenizer
         prompt = sample_prompt(tokenizer, t.sample_prompt)
         tokens = generate(self.sampler, prompt, tokenizer.vocab_size, Sampling(temperature=0.8), (t.seed, self.done))
-        text = tokenizer.decode([*prompt.tolist(), *islice(tokens, t.sample_tokens)]).lstrip("\n")
+        tokens = takewhile(lambda _: not self.stop, islice(tokens, t.sample_tokens))
+        text = tokenizer.decode([*prompt.tolist(), *tokens]).lstrip("\n")
         self.log.sample(self.done, text)
         path = self.run / "samples" / f"step-{self.done:08d}.txt"
         with writing(path):
@@ -182,9 +196,11 @@ class Trainer:
         self.console.sample(self.done, text)
 
     def _save(self) -> None:
-        if self.saved_step == self.done:
-            return
-        self.log.sync()
+        if self.saved_step != self.done:
+            self.log.sync()
+            self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
         progress = {
             "elapsed_seconds": self.elapsed,
             "smoothed_loss": self.smoothed,
@@ -203,12 +219,13 @@ class Trainer:
         return self.run / "checkpoints" / f"step-{self.saved_step:08d}"
 
     def _report(self) -> None:
-        paths = {int(p.stem.removeprefix("step-")): p for p in sorted((self.run / "samples").glob("step-*.txt"))}
-        samples = [  # a run that was killed and went on from an earlier step has left later ones
-            (step, path.read_text(encoding="utf-8")) for step, path in paths.items() if step <= self.done
-        ]
+        """Draw the report; a run does not end for want of one."""
         notes = [self.data.corpus.reason, *self.notes]
-        write_report(self.run, self.config, read_metrics(self.log.path), samples, self.data.floor, notes)
+        try:
+            metrics, samples = read_metrics(self.log.path), read_samples(self.run, self.done)
+            write_report(self.run, self.config, metrics, samples, self.data.floor, notes)
+        except (OSError, UserError) as error:
+            self.console.warning(f"no report: {error}")
 
     def _greet(self) -> None:
         model, t = self.config.model, self.config.training
@@ -225,17 +242,28 @@ class Trainer:
             self.console.note(note)
 
     def _say_goodbye(self) -> None:
-        self._report()
-        t, losses = self.config.training, [r["val_loss"] for r in read_metrics(self.log.path) if r.get("val_loss")]
-        last = f"validation loss {losses[-1]:.4f} over {t.final_eval_batches} batches; " if losses else ""
+        batches, loss = self.config.training.final_eval_batches, self.last_val_loss
+        last = f"validation loss {loss:.4f} over {batches} batches; " if math.isfinite(loss) else ""
         best = f"best validation loss {self.best[0]:.4f} at step {self.best[1]}; " if self.best else ""
         print(
             f"trained {self.done} steps in {format_duration(self.elapsed)}; {last}{best}"
             f"{self.skipped} updates skipped\n"
-            f"checkpoint  {self._checkpoint_path()}\n"
-            f"report      {self.run / 'report.html'}\n"
-            f"sample with python -m nanoeuler.generate --checkpoint {self.run}"
+            + visible(
+                f"checkpoint  {self._checkpoint_path()}\n"
+                f"report      {self.run / 'report.html'}\n"
+                f"sample with python -m nanoeuler.generate --checkpoint {self.run}"
+            )
         )
+
+
+def read_samples(run: Path, last_step: int) -> list[tuple[int, str]]:
+    """Return step and text of a run's samples, oldest first; later ones were left by a run that was killed."""
+    samples = []
+    for path in sorted((run / "samples").glob("step-*.txt")):
+        match = re.fullmatch(r"step-(\d{8,})\.txt", path.name)
+        if match and path.is_file() and int(match[1]) <= last_step:
+            samples.append((int(match[1]), path.read_text(encoding="utf-8", errors="replace")))
+    return samples
 
 
 def due(step: int, interval: int) -> bool:
@@ -251,7 +279,7 @@ def smooth(old: float | None, new: float, step: int) -> float:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[list[signal.Signals]]:
-    """Yield a list that is empty until SIGINT or SIGTERM arrives; a second one ends the process at once."""
+    """Yield a list that is empty until a signal asks the run to stop; a second one ends the process at once."""
     received: list[signal.Signals] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:  # may interrupt a print: writes past Python's buffers
@@ -263,7 +291,8 @@ def stop_signals() -> Iterator[list[signal.Signals]]:
         with contextlib.suppress(OSError):
             os.write(2, b"\nfinishing this step, then saving; once more ends at once\n")  # below the bar
 
-    old = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows hangs up on nobody
+    old = {number: signal.signal(number, on_signal) for number in map(signal.Signals.__getitem__, names)}
     try:
         yield received
     finally:

@@ -1,5 +1,6 @@
 """What a person sees when something is wrong: one message, never a traceback."""
 
+import os
 import subprocess
 import sys
 
@@ -63,3 +64,28 @@ def test_a_reader_that_has_gone_is_not_worth_a_word(flush: str) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+def test_an_error_of_the_system_or_of_memory_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    def full(arguments: list[str]) -> int:
+        raise OSError(28, "No space left on device")
+
+    def starved(arguments: list[str]) -> int:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    assert run_command(starved, []) == 2
+    assert capsys.readouterr().err == "error: not enough memory: Unable to allocate 9 GiB\n"
+    assert run_command(full, []) == 2
+    assert capsys.readouterr().err == "error: output: No space left on device\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell closes and fills its streams")
+@pytest.mark.parametrize(("stdout", "code"), [(">&-", 0), (">/dev/full", 2)])
+def test_a_full_or_closed_stdout(stdout: str, code: int) -> None:
+    if "full" in stdout and not os.path.exists("/dev/full"):  # noqa: PTH110
+        pytest.skip("this system has no /dev/full")
+    program = "from nanoeuler.errors import run_command; raise SystemExit(run_command(lambda a: print('x'), []))"
+    done = subprocess.run(f'"{sys.executable}" -c "{program}" {stdout}', shell=True, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == (1 if code else 0)

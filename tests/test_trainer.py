@@ -1,5 +1,6 @@
 """The loop around the steps: what is due when, what is skipped, what is saved, and how a run is stopped."""
 
+import math
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -11,10 +12,11 @@ import runs
 
 from nanoeuler.console import Console
 from nanoeuler.corpus import Batches
-from nanoeuler.errors import run_command
+from nanoeuler.errors import UserError, run_command
+from nanoeuler.metrics import MetricsLog
 from nanoeuler.step import StepResult, TrainingStep
 from nanoeuler.train import main
-from nanoeuler.trainer import MOST_SKIPPED, SMOOTHING, due, smooth, stop_signals
+from nanoeuler.trainer import MOST_SKIPPED, SMOOTHING, due, read_samples, smooth, stop_signals
 
 GOOD = StepResult(1.0, 1.0, "")
 BAD = StepResult(float("nan"), 1.0, "loss is nan")
@@ -165,7 +167,7 @@ def test_a_validation_loss_that_is_not_a_number_is_never_the_best(
     train: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     losses = iter([float("nan"), float("inf"), 2.5, float("nan"), 3.0, 2.25])
-    monkeypatch.setattr(TrainingStep, "evaluate", lambda self, batches: next(losses))
+    monkeypatch.setattr(TrainingStep, "evaluate", lambda self, *_: next(losses))
     assert train(training__eval_interval=2) == 0
     out = capfd.readouterr().out
     assert [line.split("  ")[0] for line in out.split("\n") if line.endswith("the best so far")] == [
@@ -180,7 +182,7 @@ def test_a_validation_loss_that_is_not_a_number_is_never_the_best(
 def test_a_run_whose_losses_are_never_numbers_says_where_its_checkpoint_is(
     train: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(TrainingStep, "evaluate", lambda self, batches: float("nan"))
+    monkeypatch.setattr(TrainingStep, "evaluate", lambda self, *_: float("nan"))
     assert train() == 0
     out = capfd.readouterr().out
     assert "best validation loss" not in out
@@ -250,9 +252,9 @@ def test_a_signal_in_the_last_step_does_not_call_a_whole_run_interrupted(
 ) -> None:
     evaluate = TrainingStep.evaluate
 
-    def interrupted(self: TrainingStep, batches: Any) -> float:
+    def interrupted(self: TrainingStep, *arguments: Any) -> float:
         signal.raise_signal(signal.SIGINT)
-        return evaluate(self, batches)
+        return evaluate(self, *arguments)
 
     monkeypatch.setattr(TrainingStep, "evaluate", interrupted)
     assert train() == 0
@@ -303,3 +305,50 @@ def test_the_exit_code_is_then_that_of_a_broken_pipe(
     assert runs.steps_saved(tmp_path / "run") == [0]  # it was over before the first step
     assert run_command(main, runs.options(tmp_path / "run", text, "--resume")) == 0
     assert [record["step"] for record in runs.metrics(tmp_path / "run")] == list(range(1, 13))
+
+
+def test_strange_files_among_the_samples_do_not_matter(tmp_path: Path) -> None:
+    folder = tmp_path / "samples"
+    (folder / "step-00000003.txt").mkdir(parents=True)
+    (folder / "step-00000002.txt").write_bytes(b"caf\xff")
+    (folder / "step-00000002 (copy).txt").write_text("no")
+    (folder / "step-abc.txt").write_text("no")
+    (folder / "step-00000009.txt").write_text("later")
+    assert read_samples(tmp_path, 5) == [(2, "caf\ufffd")]
+
+
+def test_a_report_that_cannot_be_drawn_is_a_warning(
+    train: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run" / "report.html").mkdir(parents=True)
+    assert train() == 0
+    assert "warning: no report: " in capfd.readouterr().out
+    assert runs.steps_saved(tmp_path / "run")
+
+
+def test_what_was_learned_is_saved_when_the_metrics_are_gone(
+    train: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(self: MetricsLog, step: int, **values: Any) -> None:
+        if step == 7:
+            raise UserError("metrics.jsonl: cannot write: No space left on device")
+
+    monkeypatch.setattr(MetricsLog, "step", fail)
+    assert train(training__checkpoint_interval=5) == 2
+    assert "No space left" in capfd.readouterr().err
+    assert max(runs.steps_saved(tmp_path / "run")) == 7
+
+
+def test_a_run_that_ends_on_skipped_updates_keeps_its_good_checkpoint(
+    train: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = TrainingStep.run
+
+    def failing(self: TrainingStep, *arguments: Any) -> StepResult:
+        result = run(self, *arguments)
+        return result if self.micro_batches <= 9 else StepResult(result.loss, math.nan, "gradient norm is nan")
+
+    monkeypatch.setattr(TrainingStep, "run", failing)
+    assert train(training__checkpoint_interval=9, training__keep_checkpoints=1) == 0
+    assert runs.steps_saved(tmp_path / "run") == [9]
+    assert "the last 3 updates were skipped" in capfd.readouterr().out

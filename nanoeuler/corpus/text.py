@@ -15,11 +15,15 @@ def read_text(path: Path) -> str:
     try:
         if path.is_dir():
             raise UserError(f"{path}: a folder, and a dataset is one text file; give the path of the file in it")
+        if path.exists() and not path.is_file():
+            raise UserError(f"{path}: a device or a pipe, and a dataset is a file")
         data = path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
         raise UserError(f"{path}: cannot read it: {error.strerror}") from None
+    except ValueError:  # NUL or a lone surrogate
+        raise UserError(f"{str(path)!r}: not the name of a file") from None
     return decode_text(data, path)
 
 

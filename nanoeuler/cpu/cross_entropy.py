@@ -54,8 +54,8 @@ def cross_entropy_backward(
         np.subtract(logits[rows], logits[rows].max(axis=1, keepdims=True), out=d)
         scale = _losses(losses[rows], d, target)  # d holds the exponentials now, scale their sums
         np.divide(dloss, scale, out=scale)
-        scale[target < 0] = 0
         d *= scale[:, None]
+        d[target < 0] = 0
         kept = np.flatnonzero(target >= 0)
         d[kept, target[kept]] -= dloss
 

@@ -24,7 +24,7 @@ def rmsnorm_forward(out: np.ndarray, rstd: np.ndarray, x: np.ndarray, weight: np
     Args:
         out: (N, C), written.
         rstd: (N,), written: one over each row's root mean square.
-        x: (N, C).
+        x: (N, C), of numbers whose squares the dtype holds.
         weight: (C,).
         eps: added to the mean square, so that a row of zeros stays zeros.
     """

@@ -98,3 +98,13 @@ def test_gradient_may_be_written_over_the_logits(dtype: type) -> None:
 def test_threads_give_the_same_bits() -> None:
     N = 2 * more_than_a_block(401)
     assert_same_with_threads(lambda: list(run(normal((N, 401)), targets_of(N, 401))))
+
+
+@pytest.mark.parametrize("row", [[np.nan, 1.0, 2.0], [-np.inf, -np.inf, -np.inf]])
+def test_an_ignored_row_has_no_gradient_whatever_its_logits(row):
+    logits, losses = np.array([row, [0.0, 1.0, 2.0]]), np.empty(2)
+    with np.errstate(all="ignore"):
+        ops.cross_entropy_backward(losses, logits, logits, np.array([-1, 2], np.int32), 1.0)
+    assert losses[0] == 0
+    assert not logits[0].any()
+    assert np.isfinite(logits[1]).all()
