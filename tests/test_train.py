@@ -679,7 +679,7 @@ def test_a_full_disk_costs_nothing_that_was_saved(straight: Path, tmp_path: Path
         path, damaged = find_checkpoint(run)
         assert damaged == []
         assert path.name == f"step-{runs.steps_saved(run)[-1]:08d}"
-        assert runs.steps_saved(run)[-1] > len(records) - 8
+        assert runs.steps_saved(run)[-1] >= len(records) - 8
         if "checkpoint" in said:
             assert err.endswith(f"The last good checkpoint is {path}\n")
         assert runs.train_here(line) == 0
