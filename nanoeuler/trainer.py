@@ -100,10 +100,10 @@ class Trainer:
                     if save and (not self.skipped_in_row or (end and self.saved_step < 0)):
                         self._save()  # weights that fail must not push out good ones
                         save = False
-            except (OSError, UserError):  # a full disk, a file that is gone, a reader that left (`| tee`): keep what
-                if not self.skipped_in_row:  # was learned, then end
+            except (OSError, UserError):  # a full disk, a file that is gone, a reader that left (`| tee`)
+                if self.done > max(self.saved_step, 0) and not self.skipped_in_row:
                     with contextlib.suppress(OSError, UserError):
-                        self._write_checkpoint()
+                        self._write_checkpoint()  # keep what was learned, then end
                 raise
             if stop and self.done < last:
                 self._save()
