@@ -101,7 +101,7 @@ class Trainer:
                         self._save()  # weights that fail must not push out good ones
                         save = False
             except (OSError, UserError):  # a full disk, a file that is gone, a reader that left (`| tee`)
-                if self.done > max(self.saved_step, 0) and not self.skipped_in_row:
+                if self.done > self.saved_step and not self.skipped_in_row:
                     with contextlib.suppress(OSError, UserError):
                         self._write_checkpoint()  # keep what was learned, then end
                 raise
