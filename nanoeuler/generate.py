@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         if sample > 0:
             print("\n" + "-" * 40)
         tokens = generate(model, prompt, tokenizer.vocab_size, sampling, (options.seed, sample))
-        print_stream(tokenizer, [*prompt.tolist()], islice(tokens, options.tokens))
+        print_stream(tokenizer, [*prompt.tolist()], islice(tokens, min(options.tokens, sys.maxsize)))
     print()
     return 0
 

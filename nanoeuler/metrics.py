@@ -204,7 +204,7 @@ def _close_quietly(file: Any) -> None:
 
 def _open_events(directory: Path) -> Any:
     """Open a new event file whose name sorts after those already there, the order in which TensorBoard reads them."""
-    from tensorboardX.record_writer import RecordWriter  # type: ignore[import-untyped]
+    from tensorboardX.record_writer import RecordWriter
 
     directory.mkdir(parents=True, exist_ok=True)
     count = sum(1 for _ in directory.glob("*tfevents*"))
@@ -213,7 +213,7 @@ def _open_events(directory: Path) -> Any:
 
 def _event(**fields: Any) -> Any:
     """Return an ``Event`` message of these fields; sub-messages are given as dictionaries."""
-    from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
+    from tensorboardX.proto.event_pb2 import Event
 
     return Event(wall_time=time.time(), **fields)
 
@@ -229,7 +229,7 @@ def _scalars_event(step: int, values: dict[str, float]) -> Any:
 
 
 def _text_event(step: int, text: str) -> Any:
-    from tensorboardX.summary import text as text_summary  # type: ignore[import-untyped]
+    from tensorboardX.summary import text as text_summary
 
     as_code = "\n".join("    " + line for line in visible(text).split("\n"))  # four spaces: Markdown's verbatim
     return _event(step=step, summary=text_summary("sample", as_code))

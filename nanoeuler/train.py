@@ -5,7 +5,6 @@ everything in its directory; started again, it goes on from its last checkpoint.
 """
 
 import argparse
-import hashlib
 import math
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, list_checkpoints, read_checkpoint
 from nanoeuler.config import Config, Parser, add_config_options, config_from_options
 from nanoeuler.corpus import Batches, Corpus, check_vocabulary, load_corpus, plays, split
+from nanoeuler.corpus.download import sha256_of
 from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
@@ -96,7 +96,7 @@ def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
     floor = corpus.entropy_bits
     if floor is not None:
         floor *= math.log(2) * characters / len(val)
-    digest = hashlib.sha256(corpus.text.encode("utf-8", "surrogatepass")).hexdigest()
+    digest = sha256_of(corpus.text.encode("utf-8", "surrogatepass"))
     return config, Data(corpus, digest, tokenizer, batches, len(val_bytes) / len(val), floor)
 
 

@@ -352,7 +352,7 @@ def test_peak_memory_of_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     large = memory.measure_peak(contender.build(OURS, tiny(vocab_size=300_000)))
     assert small is not None
     assert large is not None
-    assert small["peak"] < memory.peak_bytes()  # type: ignore[operator]
+    assert small["peak"] < memory.peak_bytes()
     # Weights, two moments and a gradient of embedding and head, 16 channels each.
     assert large["peak"] - small["peak"] > 4 * 2 * 16 * 4 * 290_000
     assert small["libraries"] <= small["peak"]

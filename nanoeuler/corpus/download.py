@@ -33,6 +33,24 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def read_published(path: Path, sha256: str, what: str) -> bytes:
+    """Return the content of a file that must be ``what`` was published, byte for byte.
+
+    Raises:
+        FileNotFoundError: there is no such file (NotADirectoryError likewise).
+        UserError: it cannot be read, or its digest is another.
+    """
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot read it: {error.strerror}") from None
+    if (found := sha256_of(data)) != sha256:
+        raise UserError(f"{path}: not {what}: sha256 {found}, expected {sha256}")
+    return data
+
+
 def fetch(url: str, path: Path, sha256: str, patience: float = 120.0) -> None:
     """Download ``url`` to ``path``, with a progress bar on a terminal.
 

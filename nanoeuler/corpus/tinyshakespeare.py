@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nanoeuler.corpus.download import cache_folder, fetch, sha256_of
+from nanoeuler.corpus.download import cache_folder, fetch, read_published
 from nanoeuler.errors import UserError
 
 NAME = "tinyshakespeare"
@@ -49,12 +49,4 @@ def _passed_over(wrong: list[str]) -> str:
 
 
 def _read(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except OSError as error:
-        raise UserError(f"{path}: cannot read it: {error.strerror}") from None
-    if (found := sha256_of(data)) != SHA256:
-        raise UserError(f"{path}: not TinyShakespeare as published: sha256 {found}, expected {SHA256}")
-    return data.decode("ascii")
+    return read_published(path, SHA256, "TinyShakespeare as published").decode("ascii")

@@ -62,7 +62,8 @@ def linear_backward(
     (N, O), inputs = dout.shape, weight.shape[1]
 
     def input_tile(rows: slice, columns: slice) -> None:
-        np.matmul(dout[rows], weight[:, columns], out=dx[rows, columns])  # type: ignore[index]
+        assert dx is not None
+        np.matmul(dout[rows], weight[:, columns], out=dx[rows, columns])
 
     def weight_rows(rows: slice) -> None:
         product = scratch("linear", (rows.stop - rows.start, inputs), dweight.dtype)

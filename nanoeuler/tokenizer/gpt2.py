@@ -18,7 +18,7 @@ import numpy as np
 import tiktoken
 from numpy.typing import ArrayLike
 
-from nanoeuler.corpus.download import cache_folder, fetch, sha256_of
+from nanoeuler.corpus.download import cache_folder, fetch, read_published, sha256_of
 from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
 from nanoeuler.tokenizer.base import Tokenizer, fingerprint, flat_ids, utf8
@@ -136,14 +136,7 @@ def find_gpt2(url: str = RANKS_URL, patience: float = 120.0) -> GPT2Tokenizer:
 
 def _ranks_as_published(path: Path) -> bytes:
     """Return a rank file made from OpenAI's ``encoder.json``, which is read and verified but never touched."""
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except OSError as error:
-        raise UserError(f"{path}: cannot read it: {error.strerror}") from None
-    if (found := sha256_of(data)) != ENCODER_SHA256:
-        raise UserError(f"{path}: not GPT-2's encoder.json: sha256 {found}, expected {ENCODER_SHA256}")
+    data = read_published(path, ENCODER_SHA256, "GPT-2's encoder.json")
     byte_of = _byte_of_character()
     ranks = sorted((rank, token) for token, rank in json.loads(data).items() if token != END_OF_TEXT)
     return b"".join(base64.b64encode(bytes(byte_of[c] for c in token)) + b" %d\n" % rank for rank, token in ranks)

@@ -83,7 +83,7 @@ def test_docstrings_give_every_shape(op: str) -> None:
         if name == "rope_tables":
             continue
         told = described(function.__doc__ or "")
-        parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
+        parameters = inspect.signature(function).parameters
         assert list(told) == list(parameters), name
         for parameter, text in told.items():
             if "ndarray" in str(parameters[parameter].annotation):
