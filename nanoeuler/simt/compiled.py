@@ -1,0 +1,314 @@
+"""The compiled executor: a kernel as native code of the CPU, one generator per CUDA thread, blocks one after the other.
+
+What is compiled is kept on disk by Numba, keyed by everything that went into it, so that another process starts at once.
+"""
+
+import ast
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core import config
+from numba.core.errors import NumbaError
+from numba.core.types import Type
+
+import nanoeuler
+from nanoeuler.files import replace_file
+from nanoeuler.simt import faults
+from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
+from nanoeuler.simt.launch import Launch, coordinates, turns
+from nanoeuler.simt.rewrite import HELPERS, Function, Place, Program, rewrite
+from nanoeuler.simt.scheduler import (
+    ABSENT_SOURCE,
+    DIVERGED,
+    DONE,
+    KIND_BITS,
+    MISSING,
+    RAISED,
+    STUCK,
+    WAITING,
+    turns_of_warps,
+)
+from nanoeuler.simt.source import python_function
+
+# The two forms of a launch. A thread's hidden arguments are `dims`, int32: threadIdx, blockIdx, blockDim, gridDim (each
+# x, y, z) and its number in the block; and `memory`, addresses: static shared, dynamic shared and its bytes, local, slot.
+LAUNCH = '''"""Launches {name} on the CPU. Written by nanoeuler.simt; safe to delete."""
+
+
+def launch(grid, block, sizes, shared, local, work, turns, blocks, where{parameters}):
+    gx, gy = grid[0], grid[1]
+    bx, by, bz = block
+    count = bx * by * bz
+    static, dynamic, private = sizes
+    base, own = shared.ctypes.data, local.ctypes.data
+    slots, codes, status = work[:, :4], work[:, 4].copy(), work[:, 5].copy()
+    slot = work.ctypes.data
+    stride = 8 * work.shape[1]
+{start}
+    for number in blocks:
+        where[0] = number
+        place = (int32(number % gx), int32(number // gx % gy), int32(number // (gx * gy)))
+        fill_bytes(base, static + dynamic, 255)
+        fill_bytes(own, private * count, 255)
+{threads}
+    return 0
+'''
+THREAD = """(int32({t} % bx), int32({t} // bx % by), int32({t} // (bx * by)), place[0], place[1], place[2],
+                int32(bx), int32(by), int32(bz), int32(gx), int32(gy), int32(grid[2]), int32({t})),
+                (base, base + static, dynamic, own + {t} * private, slot + {t} * stride){parameters}"""
+PLAIN = """        for members in turns:
+            for thread in members:
+                if thread >= 0:
+                    where[1] = thread
+                    kernel({thread})"""
+START = """    place = (int32(0), int32(0), int32(0))
+    first = kernel({first})
+    size = state_size(first)
+    states = empty(count * size, uint8)
+    function = next_address(first)"""
+GENERATORS = """        for thread in range(count):
+            keep(states.ctypes.data + thread * size, kernel({thread}))
+        ended = run_block(function, states.ctypes.data, size, slots, codes, status, turns, where)
+        if ended:
+            work[:, 4] = codes
+            work[:, 5] = status
+            return ended"""
+
+
+def run_compiled(kernel: Any, launch: Launch, args: tuple) -> None:
+    """Run a kernel as native code; arrays in ``args`` are changed in place.
+
+    Raises:
+        KernelFaults: an index is out of bounds, a barrier or warp operation is not met by all, or the kernel raises.
+        UnsupportedError: the kernel, or its types, cannot be compiled.
+    """
+    function = python_function(kernel)
+    program, run = _compiled(function)
+    threads = launch.block_threads
+    static = -(-program.shared_bytes // 256) * 256
+    private = -(-program.local_bytes // 16) * 16
+    work = np.zeros((threads, 8), np.int64)
+    where = np.zeros(2, np.int64)
+    given = tuple(_argument(a) for a in args)
+    try:
+        ended = run(
+            launch.grid,
+            launch.block,
+            (static, launch.shared_bytes, private),
+            _aligned(static + launch.shared_bytes),
+            _aligned(private * threads),
+            work,
+            turns_of_warps(threads, launch.order, launch.seed),
+            np.array(turns(launch.blocks, launch.order, np.random.default_rng(launch.seed)), np.int64),
+            where,
+            *given,
+        )
+    except NumbaError as error:
+        raise UnsupportedError(_compile_message(function, given, error)) from error
+    except IndexError as error:
+        raise KernelFaults([_raised(function, launch, where, faults.OUT_OF_BOUNDS, _BOUNDS)]) from error
+    except (ValueError, AssertionError, ArithmeticError, RuntimeError) as error:
+        raise KernelFaults([_raised(function, launch, where, faults.RAISED, f"{error!r}")]) from error
+    if ended:
+        raise KernelFaults([_fault(function, program.places, launch, int(ended), work, where)])
+
+
+_BOUNDS = 'an index is outside its array; executor="checked" tells which, and the line'
+
+
+def _argument(value: Any) -> Any:
+    """Return an argument as Numba takes it: subclasses of ndarray as plain arrays on the same memory."""
+    return np.asarray(value) if isinstance(value, np.ndarray) and type(value) is not np.ndarray else value
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Return ``size`` bytes that start at a multiple of 256."""
+    raw = np.empty(size + 512, np.uint8)
+    start = -raw.ctypes.data % 256
+    return raw[start : start + max(size, 16)]
+
+
+# Compiling ----------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(function: FunctionType) -> tuple[Program, Callable]:
+    """Return a kernel's program and the function that launches it; Numba compiles it for each new set of types."""
+    program = rewrite(function)
+    names = [a.arg for a in program.kernel.tree.args.args[2:]]
+    parameters = "".join(f", {name}" for name in names)
+    thread = functools.partial(THREAD.format, parameters=parameters)
+    text = LAUNCH.format(
+        name=function.__name__,
+        parameters=parameters,
+        start=START.format(first=thread(t="0")) if program.is_generator else "",
+        threads=(GENERATORS if program.is_generator else PLAIN).format(thread=thread(t="thread")),
+    )
+    scope = _launch_scope(text, _fingerprint(program, text))
+    scope["kernel"] = _jit(program.kernel, {})
+    return program, njit(cache=scope.pop("cached"), error_model="numpy")(scope["launch"])
+
+
+def _jit(function: Function, made: dict[int, Any]) -> Any:
+    """Return the Numba function of a rewritten function and, first, of those that it calls."""
+    if id(function) in made:
+        return made[id(function)]
+    scope = {**function.namespace, "__name__": __name__}
+    module = ast.Module([function.tree], [])
+    exec(compile(module, function.file, "exec"), scope)
+    made[id(function)] = jitted = njit(error_model="numpy", boundscheck=True)(scope[function.tree.name])
+    scope.update({name: _jit(device, made) for name, device in function.devices.items()})
+    return jitted
+
+
+def _launch_scope(text: str, fingerprint: str | None) -> dict[str, Any]:
+    """Return the namespace in which ``launch`` is defined: that of a file in the cache, where one can be written."""
+    from nanoeuler.simt import native, scheduler
+
+    scope = {name: getattr(native, name) for name in ("fill_bytes", "keep", "next_address", "state_size")}
+    scope |= {"run_block": scheduler.run_block, "int32": np.int32, "uint8": np.uint8, "empty": np.empty}
+    scope |= {"cached": False, "__name__": __name__}  # a module that another process can import, for Numba's cache
+    if fingerprint is not None:
+        path = cache_folder() / f"launch_{fingerprint}.py"
+        try:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                replace_file(path, text.encode())
+            scope["cached"] = True
+            exec(compile(text, str(path), "exec"), scope)
+            return scope
+        except OSError:  # no home, or a disk that is full or read-only: this process compiles for itself
+            scope["cached"] = False
+    exec(compile(text, "<nanoeuler.simt launch>", "exec"), scope)
+    return scope
+
+
+def cache_folder() -> Path:
+    """Return where compiled kernels are kept: NUMBA_CACHE_DIR, else the user's cache folder. Safe to delete."""
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR) / "nanoeuler-simt"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "nanoeuler" / "simt"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nanoeuler" / "simt"
+
+
+@functools.lru_cache(maxsize=1)
+def _own_text() -> bytes:
+    """Return the text of what machine code is made by."""
+    parts = ("names", "source", "rewrite", "native", "numeric", "atomics", "scheduler", "libdevice", "compiled")
+    return b"".join(Path(__file__).with_name(f"{part}.py").read_bytes() for part in parts)
+
+
+def _fingerprint(program: Program, text: str) -> str | None:
+    """Return a hash of everything that the machine code depends on but the types; None where a value has no text."""
+    digest = hashlib.sha256(_own_text() + text.encode() + nanoeuler.__version__.encode() + sys.version.encode())
+    stack, seen = [program.kernel], set()
+    while stack:
+        function = stack.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        digest.update(ast.dump(function.tree).encode() + function.file.encode())
+        stack += function.devices.values()
+        digest.update(repr(sorted(function.devices)).encode())
+        for name, value in sorted(function.namespace.items()):
+            described = "" if name in HELPERS else _described(value, function.tree, name)
+            if described is None:
+                return None
+            digest.update(f"{name}={described};".encode())
+    return digest.hexdigest()[:32]
+
+
+def _described(value: Any, tree: ast.FunctionDef, name: str) -> str | None:
+    """Return a text that is the same only for values that compile to the same code; None where there is none."""
+    if isinstance(value, ModuleType):
+        if value.__name__ in ("math", "numpy", "operator", "cmath", "numba"):
+            return value.__name__
+        used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _root(n) == name}
+        return None if used else value.__name__
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{value.strides}{hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
+    if isinstance(value, tuple):
+        parts = [_described(v, tree, name) for v in value]
+        return None if None in parts else f"{type(value).__qualname__}({parts})"
+    if isinstance(value, bool | int | float | complex | str | bytes | np.generic | np.dtype | Type | Enum | type(None)):
+        return f"{type(value).__qualname__}:{value!r}"
+    if isinstance(value, type | BuiltinFunctionType | np.ufunc):
+        return f"{getattr(value, '__module__', '')}.{value.__name__}"
+    return None
+
+
+def _root(node: ast.expr) -> str | None:
+    """Return the first name of a dotted name."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _compile_message(function: FunctionType, given: tuple, error: Exception) -> str:
+    """Return what Numba found wrong, without its advice and its own frames."""
+    kinds = ", ".join(f"{a.dtype}[{a.ndim}-D]" if isinstance(a, np.ndarray) else type(a).__name__ for a in given)
+    lines = [line for line in str(error).replace("\x1b", "").splitlines() if line.strip()]
+    keep = [line.strip() for line in lines if not line.startswith(("This is not usually", "For more information"))]
+    place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+    return f"{place}: kernel {function.__name__} cannot be compiled for ({kinds}):\n  " + "\n  ".join(keep[:14])
+
+
+# Faults -------------------------------------------------------------------------------------------------------------
+
+
+def _raised(function: FunctionType, launch: Launch, where: np.ndarray, kind: str, message: str) -> Fault:
+    """Return the fault of a thread that stopped with an exception; its line is not known in native code."""
+    party = _party(launch, int(where[0]), int(where[1]), None, "stopped")
+    return Fault(kind, message, function.__name__, function.__code__.co_filename, (party,))
+
+
+def _party(launch: Launch, block: int, thread: int, line: int | None, action: str) -> Party:
+    """Return a thread by its numbers."""
+    return Party(coordinates(block, launch.grid), coordinates(thread, launch.block), line, action)
+
+
+def _fault(
+    function: FunctionType, places: list[Place], launch: Launch, ended: int, work: np.ndarray, where: np.ndarray
+) -> Fault:
+    """Return the fault with which a block ended, from what its threads were waiting for."""
+    block, thread = int(where[0]), int(where[1])
+    if ended == RAISED:
+        return _raised(function, launch, where, faults.OUT_OF_BOUNDS, _BOUNDS)
+    status = work[:, 5]
+    at = [places[code >> KIND_BITS] if state == WAITING else None for code, state in zip(work[:, 4], status, strict=True)]
+    waiting = [t for t, place in enumerate(at) if place is not None]
+    if ended == ABSENT_SOURCE:
+        place = places[int(work[thread, 4]) >> KIND_BITS]
+        message = f"cuda.{place.operation} reads from a lane that takes no part in it"
+        party = _party(launch, block, thread, place.line, f"waits at cuda.{place.operation}")
+        return Fault(faults.MISSING_LANES, message, function.__name__, place.file, (party,))
+    if ended == STUCK:
+        message = "threads of the block wait in a loop for something that none of them does"
+        party = _party(launch, block, thread, None, "waits in a loop")
+        return Fault(faults.DEADLOCK, message, function.__name__, function.__code__.co_filename, (party,))
+    one = next((t for t in waiting if at[t] != at[waiting[0]]), waiting[0])
+    others = [t for t in waiting if at[t] != at[one]][:1]
+    parties = tuple(
+        _party(launch, block, t, place.line, f"waits at cuda.{place.operation}")
+        for t in (waiting[0] if ended == MISSING else one, *others)
+        if (place := at[t]) is not None
+    )
+    kind = faults.BARRIER_DIVERGENCE if ended == DIVERGED else faults.MISSING_LANES
+    place = at[waiting[0]]
+    assert place is not None
+    returned = int((status == DONE).sum())
+    message = (
+        f"{len(waiting)} of {launch.block_threads} threads wait, at {len({at[t] for t in waiting})} places, "
+        f"and {returned} have returned"
+    )
+    return Fault(kind, message, function.__name__, place.file, parties)

@@ -1,0 +1,99 @@
+"""What can be wrong with a kernel: the record of one fault, the exception that carries them, and the words and picture."""
+
+import linecache
+from dataclasses import dataclass
+from pathlib import Path
+
+from nanoeuler.errors import UserError
+
+Position = tuple[int, int, int]
+
+OUT_OF_BOUNDS = "out of bounds"
+NEGATIVE_INDEX = "negative index"
+UNINITIALISED = "uninitialised read"
+RACE = "race"
+RACE_BETWEEN_BLOCKS = "race between blocks"
+BARRIER_DIVERGENCE = "barrier divergence"
+MISSING_LANES = "missing lanes"
+MISALIGNED = "misaligned access"
+FLOAT64 = "float64"
+DEADLOCK = "deadlock"
+RAISED = "raised"
+
+ADVICE = {
+    OUT_OF_BOUNDS: "guard the access with the array's size, or launch fewer threads",
+    NEGATIVE_INDEX: "guard the access: Numba would wrap a negative index round to the array's end",
+    UNINITIALISED: "write the element before it is read; shared and local arrays start with whatever was there",
+    RACE: "put cuda.syncthreads() between the two accesses (cuda.syncwarp() inside a warp), or use an atomic",
+    RACE_BETWEEN_BLOCKS: "let each block have elements of its own, use an atomic, or split the kernel in two launches",
+    BARRIER_DIVERGENCE: "move the barrier to where every thread of the block reaches it, and return only after it",
+    MISSING_LANES: "let every lane that the mask names reach this line, or name only those that do",
+    MISALIGNED: "make the address a multiple of the access's size, or give the array alignment=16",
+    FLOAT64: "wrap it in float32(...): a bare 0.1, -math.inf or 1 / n is float64, which is slow on a GPU",
+    DEADLOCK: "the blocks of a launch run one after the other here: a block cannot wait for one that has not started",
+    RAISED: "on a GPU the thread would stop without a word unless the kernel is compiled with debug=True",
+}
+
+
+@dataclass(frozen=True)
+class Party:
+    """One thread at one place: block and thread coordinates, and the line of the source that it was at."""
+
+    block: Position
+    thread: Position
+    line: int | None
+    action: str = ""  # "reads", "writes", "waits": what it was doing there
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with a kernel. ``parties`` are the thread that met it and, for a race, the other."""
+
+    kind: str  # one of the constants above
+    message: str  # one sentence: which array and index, or which barrier
+    kernel: str
+    file: str | None
+    parties: tuple[Party, ...] = ()
+    array: str | None = None
+    index: tuple[int, ...] | None = None
+
+    @property
+    def line(self) -> int | None:
+        """The line of the source that was being run."""
+        return self.parties[0].line if self.parties else None
+
+    def __str__(self) -> str:
+        place = f"{Path(self.file).name}:{self.line}" if self.file and self.line else "unknown line"
+        lines = [f"{self.kind} in kernel {self.kernel}, {place}: {self.message}"]
+        lines += picture(self)
+        if self.kind in ADVICE:
+            lines.append(f"  what to do: {ADVICE[self.kind]}")
+        return "\n".join(lines)
+
+
+class KernelFaults(UserError):
+    """A kernel did what it must not do. ``faults`` has each distinct one; the message shows them all."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        self.faults = tuple(faults)
+        head = "" if len(faults) == 1 else f"{len(faults)} faults\n"
+        super().__init__(head + "\n\n".join(str(fault) for fault in faults))
+
+
+class UnsupportedError(UserError):
+    """A kernel uses something that the runner does not know. The message names it and its line."""
+
+
+def picture(fault: Fault) -> list[str]:
+    """Return each party on two lines: who it is, and the line of source it was at, marked.
+
+    For a race the two threads that met stand one above the other, the one that came first on top.
+    """
+    lines = []
+    for party in reversed(fault.parties):
+        who = f"block {party.block}, thread {party.thread}"
+        lines.append(f"  {who} {party.action}".rstrip())
+        if fault.file and party.line:
+            source = linecache.getline(fault.file, party.line).strip()
+            lines.append(f"  {party.line:>6} | {source}")
+    return lines
