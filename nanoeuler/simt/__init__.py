@@ -1,9 +1,58 @@
-"""Runs and judges ``@cuda.jit`` kernels with no GPU."""
+"""Kernels on a CPU: runs any ``@cuda.jit`` kernel with no GPU, finds what is wrong with it, judges its machine code.
 
-from typing import TYPE_CHECKING, Any
+>>> import numpy as np
+>>> from numba import cuda
+>>> from nanoeuler import simt
+>>> @cuda.jit
+... def double(out, x):
+...     i = cuda.grid(1)
+...     if i < x.size:
+...         out[i] = x[i] + x[i]
+>>> x = np.arange(5, dtype=np.float32)
+>>> out = np.zeros_like(x)
+>>> simt.run(double, 1, 32, (out, x))
+>>> out
+array([0., 2., 4., 6., 8.], dtype=float32)
 
-from nanoeuler.simt.faults import Fault, KernelFaults, UnsupportedError
+``run`` has three executors: "compiled" is native code of the CPU, the quick one; "checked" watches every access and
+finds races, missed barriers and bad indices; "ptx" interprets the text that the GPU's compiler makes of the kernel.
+``compile_report`` says what that compiler makes of it on each architecture. docs/simt.md has an example of each.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any, Literal
+
+from nanoeuler.errors import UserError, nearest
+from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
 from nanoeuler.simt.launch import Dimensions, Order, launch_shape
+
+if TYPE_CHECKING:
+    from nanoeuler.simt.judge import CompileReport, compile_report, format_report, gate
+    from nanoeuler.simt.orders import compare_orders
+    from nanoeuler.simt.source import emulates
+
+Executor = Literal["compiled", "checked", "ptx"]
+EXECUTORS = {"compiled": "compiled.run_compiled", "checked": "checked.run_checked", "ptx": "ptx.run_ptx"}
+
+# What is imported when it is first asked for: Numba alone takes longer than this package may.
+_PARTS = {
+    **dict.fromkeys(("CompileReport", "compile_report", "format_report", "gate"), "judge"),
+    **{"compare_orders": "orders", "emulates": "source"},
+}
+
+__all__ = [
+    "CompileReport",
+    "Fault",
+    "KernelFaults",
+    "Party",
+    "UnsupportedError",
+    "compare_orders",
+    "compile_report",
+    "emulates",
+    "format_report",
+    "gate",
+    "run",
+]
 
 
 def run(
@@ -12,21 +61,44 @@ def run(
     block: Dimensions,
     args: tuple,
     *,
-    executor: str = "compiled",
+    executor: Executor = "compiled",
     shared_bytes: int = 0,
     order: Order = "forward",
     seed: int = 0,
 ) -> None:
-    launch = launch_shape(grid, block, shared_bytes, order, seed)
-    if executor == "compiled":
-        from nanoeuler.simt.compiled import run_compiled
+    """Launch ``kernel[grid, block](*args)`` on the CPU.
 
-        run_compiled(kernel, launch, args)
-    elif executor == "checked":
-        from nanoeuler.simt.checked import run_checked
+    ``kernel`` is a function in Numba's CUDA Python, plain or decorated with ``@cuda.jit``. ``args`` are numbers and
+    NumPy arrays of any dtype and layout that CUDA takes; arrays are changed in place. ``shared_bytes`` is the dynamic
+    shared memory of a block, in bytes. ``order`` ("forward", "reverse", "random" by ``seed``) is that in which blocks,
+    warps and lanes take their turns where source is run; the results of a correct kernel do not depend on it.
 
-        run_checked(kernel, launch, args)
-    elif executor == "ptx":
-        from nanoeuler.simt.ptx import run_ptx
+    Raises:
+        KernelFaults: the kernel did what it must not do; "checked" finds the most, and says on which line.
+        UnsupportedError: it uses something that the executor does not know; the message names it and its line.
+        UserError: the launch is impossible, the executor unknown, or a package that it needs is not installed.
+    """
+    if executor not in EXECUTORS:
+        raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}: use {', '.join(EXECUTORS)}")
+    part, name = EXECUTORS[executor].split(".")
+    getattr(_part(part), name)(kernel, launch_shape(grid, block, shared_bytes, order, seed), tuple(args))
 
-        run_ptx(kernel, launch, args)
+
+def _part(name: str) -> Any:
+    """Import a module of this package.
+
+    Raises:
+        UserError: Numba is not installed.
+    """
+    try:
+        return importlib.import_module(f"nanoeuler.simt.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.split(".")[0] in ("numba", "llvmlite"):
+            raise UserError("running kernels takes Numba: python -m pip install 'nanoeuler[gpu]'") from error
+        raise
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PARTS:
+        raise AttributeError(f"module 'nanoeuler.simt' has no attribute '{name}'{nearest(name, __all__)}")
+    return getattr(_part(_PARTS[name]), name)

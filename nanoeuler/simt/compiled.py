@@ -1,12 +1,14 @@
-"""The compiled executor: a kernel as native code of the CPU, one generator per CUDA thread, blocks one after the other.
+"""The compiled executor: a kernel as native code of the CPU, a generator per CUDA thread, block after block.
 
-What is compiled is kept on disk by Numba, keyed by everything that went into it, so that another process starts at once.
+Numba keeps what it compiled on disk, under a hash of all that went into it, so that another process starts at once.
 """
 
 import ast
 import functools
 import hashlib
+import itertools
 import os
+import re
 import sys
 from collections.abc import Callable
 from enum import Enum
@@ -22,7 +24,7 @@ from numba.core.types import Type
 
 import nanoeuler
 from nanoeuler.files import replace_file
-from nanoeuler.simt import faults
+from nanoeuler.simt import faults, float16  # noqa: F401  (importing float16 teaches it to Numba)
 from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
 from nanoeuler.simt.launch import Launch, coordinates, turns
 from nanoeuler.simt.rewrite import HELPERS, Function, Place, Program, rewrite
@@ -31,7 +33,6 @@ from nanoeuler.simt.scheduler import (
     DIVERGED,
     DONE,
     KIND_BITS,
-    MISSING,
     RAISED,
     STUCK,
     WAITING,
@@ -39,8 +40,9 @@ from nanoeuler.simt.scheduler import (
 )
 from nanoeuler.simt.source import python_function
 
-# The two forms of a launch. A thread's hidden arguments are `dims`, int32: threadIdx, blockIdx, blockDim, gridDim (each
-# x, y, z) and its number in the block; and `memory`, addresses: static shared, dynamic shared and its bytes, local, slot.
+# The two forms of a launch. A thread's hidden arguments are `dims`, int32: threadIdx, blockIdx, blockDim, gridDim (x, y
+# and z of each) and its number in the block; and `memory`, addresses of its static shared memory, of its dynamic shared
+# memory and how many bytes that has, of its local memory, and of its slot for exchanges.
 LAUNCH = '''"""Launches {name} on the CPU. Written by nanoeuler.simt; safe to delete."""
 
 
@@ -144,8 +146,8 @@ def _aligned(size: int) -> np.ndarray:
 def _compiled(function: FunctionType) -> tuple[Program, Callable]:
     """Return a kernel's program and the function that launches it; Numba compiles it for each new set of types."""
     program = rewrite(function)
-    names = [a.arg for a in program.kernel.tree.args.args[2:]]
-    parameters = "".join(f", {name}" for name in names)
+    count = len(program.kernel.tree.args.args) - 2
+    parameters = "".join(f", argument_{position}" for position in range(count))
     thread = functools.partial(THREAD.format, parameters=parameters)
     text = LAUNCH.format(
         name=function.__name__,
@@ -204,7 +206,8 @@ def cache_folder() -> Path:
 @functools.lru_cache(maxsize=1)
 def _own_text() -> bytes:
     """Return the text of what machine code is made by."""
-    parts = ("names", "source", "rewrite", "native", "numeric", "atomics", "scheduler", "libdevice", "compiled")
+    parts = ["names", "source", "rewrite", "native", "numeric", "atomics", "scheduler", "compiled", "float16"]
+    parts += ["libdevice", "primitives", "special", "half"]
     return b"".join(Path(__file__).with_name(f"{part}.py").read_bytes() for part in parts)
 
 
@@ -236,7 +239,7 @@ def _described(value: Any, tree: ast.FunctionDef, name: str) -> str | None:
         used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _root(n) == name}
         return None if used else value.__name__
     if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{value.strides}{hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
+        return f"{value.dtype}{value.shape}{value.strides}{hashlib.sha256(value.tobytes()).hexdigest()}"
     if isinstance(value, tuple):
         parts = [_described(v, tree, name) for v in value]
         return None if None in parts else f"{type(value).__qualname__}({parts})"
@@ -255,12 +258,18 @@ def _root(node: ast.expr) -> str | None:
 
 
 def _compile_message(function: FunctionType, given: tuple, error: Exception) -> str:
-    """Return what Numba found wrong, without its advice and its own frames."""
+    """Return what Numba found wrong and on which line of the user's, without its advice and its own frames."""
     kinds = ", ".join(f"{a.dtype}[{a.ndim}-D]" if isinstance(a, np.ndarray) else type(a).__name__ for a in given)
-    lines = [line for line in str(error).replace("\x1b", "").splitlines() if line.strip()]
-    keep = [line.strip() for line in lines if not line.startswith(("This is not usually", "For more information"))]
-    place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
-    return f"{place}: kernel {function.__name__} cannot be compiled for ({kinds}):\n  " + "\n  ".join(keep[:14])
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    own = str(Path(__file__).parent)
+    places = [(f, n) for f, n in re.findall(r"During: typing of .* at (.+?) \((\d+)\)", text) if not f.startswith(own)]
+    places = [(f, n) for f, n in places if not Path(f).name.startswith("launch_")]
+    file, line = places[0] if places else (function.__code__.co_filename, function.__code__.co_firstlineno)
+    specific = re.findall(r"TypingError: (?!Failed in)(.+)", text)
+    lines = [part.strip() for part in text.splitlines() if part.strip() and not part.startswith("Failed in nopython")]
+    lines = list(itertools.takewhile(lambda part: not part.startswith("File "), lines))
+    wrong = specific[0] if specific else "\n  ".join(lines[:6])
+    return f"{file}:{line}: kernel {function.__name__} cannot be compiled for ({kinds}):\n  {wrong}"
 
 
 # Faults -------------------------------------------------------------------------------------------------------------
@@ -285,8 +294,8 @@ def _fault(
     if ended == RAISED:
         return _raised(function, launch, where, faults.OUT_OF_BOUNDS, _BOUNDS)
     status = work[:, 5]
-    at = [places[code >> KIND_BITS] if state == WAITING else None for code, state in zip(work[:, 4], status, strict=True)]
-    waiting = [t for t, place in enumerate(at) if place is not None]
+    waiting = [t for t, state in enumerate(status) if state == WAITING]
+    at = {t: places[int(work[t, 4]) >> KIND_BITS] for t in waiting}
     if ended == ABSENT_SOURCE:
         place = places[int(work[thread, 4]) >> KIND_BITS]
         message = f"cuda.{place.operation} reads from a lane that takes no part in it"
@@ -296,19 +305,12 @@ def _fault(
         message = "threads of the block wait in a loop for something that none of them does"
         party = _party(launch, block, thread, None, "waits in a loop")
         return Fault(faults.DEADLOCK, message, function.__name__, function.__code__.co_filename, (party,))
-    one = next((t for t in waiting if at[t] != at[waiting[0]]), waiting[0])
-    others = [t for t in waiting if at[t] != at[one]][:1]
-    parties = tuple(
-        _party(launch, block, t, place.line, f"waits at cuda.{place.operation}")
-        for t in (waiting[0] if ended == MISSING else one, *others)
-        if (place := at[t]) is not None
-    )
+    first = waiting[0]
+    others = [t for t in waiting if at[t] != at[first]][:1]
+    parties = tuple(_party(launch, block, t, at[t].line, f"waits at cuda.{at[t].operation}") for t in (first, *others))
     kind = faults.BARRIER_DIVERGENCE if ended == DIVERGED else faults.MISSING_LANES
-    place = at[waiting[0]]
-    assert place is not None
-    returned = int((status == DONE).sum())
     message = (
-        f"{len(waiting)} of {launch.block_threads} threads wait, at {len({at[t] for t in waiting})} places, "
-        f"and {returned} have returned"
+        f"{len(waiting)} of {launch.block_threads} threads wait, in {len(set(at.values()))} different places, "
+        f"and {int((status == DONE).sum())} have returned"
     )
-    return Fault(kind, message, function.__name__, place.file, parties)
+    return Fault(kind, message, function.__name__, at[first].file, parties)

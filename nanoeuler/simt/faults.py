@@ -1,4 +1,4 @@
-"""What can be wrong with a kernel: the record of one fault, the exception that carries them, and the words and picture."""
+"""What can be wrong with a kernel: the record of a fault, the exception that carries faults, the words, a picture."""
 
 import linecache
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class Fault:
         return "\n".join(lines)
 
 
-class KernelFaults(UserError):
+class KernelFaults(UserError):  # noqa: N818  (it carries any number of them)
     """A kernel did what it must not do. ``faults`` has each distinct one; the message shows them all."""
 
     def __init__(self, faults: list[Fault]) -> None:

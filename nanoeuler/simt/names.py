@@ -1,4 +1,4 @@
-"""What the runner knows of ``numba.cuda``: each name that a kernel may use, by what it does, and how names are found."""
+"""What the runner knows of ``numba.cuda``: the names that a kernel may use, by what they do, and how they are found."""
 
 import sys
 from types import ModuleType
@@ -13,7 +13,7 @@ INDICES = {f"{name}.{axis}" for name in ("threadIdx", "blockIdx", "blockDim", "g
 }
 # All threads of a block wait for each other.
 BARRIERS = {"syncthreads", "syncthreads_count", "syncthreads_and", "syncthreads_or"}
-# The lanes that a mask names wait for each other; but for syncwarp they orders no memory (CUDA C++ Programming Guide,
+# The lanes that a mask names wait for each other; but for syncwarp they order no memory (CUDA C++ Programming Guide,
 # "Warp Shuffle Functions": "do not imply a memory barrier").
 WARP_OPERATIONS = {
     "syncwarp",

@@ -34,7 +34,8 @@ def array_at(typingctx: Any, address: Any, shape: Any, dtype: Any) -> Any:
         dims = [context.cast(builder, d, t, types.intp) for d, t in zip(dims, lengths, strict=True)]
         data_type = context.get_data_type(element)
         itemsize = context.get_constant(types.intp, context.get_abi_sizeof(data_type))
-        strides, step = [], itemsize
+        strides: list[Any] = []
+        step = itemsize
         for length in reversed(dims):
             strides.insert(0, step)
             step = builder.mul(step, length)

@@ -156,7 +156,12 @@ def _bit_function(name: str, result: Callable[[Any], Any], build: Callable) -> C
     return function
 
 
-_UNSIGNED = {types.int8: types.uint32, types.int16: types.uint32, types.int32: types.uint32, types.int64: types.uint64} | {
+_UNSIGNED = {
+    types.int8: types.uint32,
+    types.int16: types.uint32,
+    types.int32: types.uint32,
+    types.int64: types.uint64,
+} | {
     types.uint8: types.uint32,
     types.uint16: types.uint32,
 }
@@ -267,7 +272,7 @@ def gridsize_3(dims: Any) -> Any:
 
 def _vector(name: str, component: str, width: int) -> Callable:
     """Return the constructor of a vector type; scalars and shorter vectors together give the components."""
-    fields = "xyzw"[:width]
+    fields = tuple("xyzw"[:width])
     kind = namedtuple(name, fields)  # type: ignore[misc]
     cast = CASTS.get(component, getattr(types, component))
 

@@ -22,7 +22,8 @@ from nanoeuler.simt.scheduler import KIND_BITS, KINDS, PAUSE
 from nanoeuler.simt.source import Meaning, Source, meaning, python_function, read, unsupported, waits
 
 DIMS, MEMORY = "__dims", "__memory"  # hidden parameters: see `compiled.launch`
-AXES = {f"{n}.{a}": i for i, (n, a) in enumerate((n, a) for n in ("threadIdx", "blockIdx", "blockDim", "gridDim") for a in "xyz")}
+TRIPLES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+AXES = {f"{triple}.{axis}": 3 * i + j for i, triple in enumerate(TRIPLES) for j, axis in enumerate("xyz")}
 ALIGNMENT = 16
 MAX_ITEMSIZE = 16
 
@@ -163,9 +164,12 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.While):
             return self.while_loop(node)
         self.before = []
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)) and node.value is not None:
-            if isinstance(node, ast.AugAssign):
-                node = self.augmented(node)
+        if isinstance(node, ast.AugAssign):
+            node = self.augmented(node)
+        if (
+            isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return))
+            and node.value is not None
+        ):
             node.value = self.flat(node.value)
         elif isinstance(node, ast.If):
             node.test = self.flat(node.test)
@@ -327,11 +331,11 @@ class _Rewriter(ast.NodeTransformer):
 
     # Expressions --------------------------------------------------------------------------------------------------
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """An index of CUDA, or an attribute like any other."""
         return self.index(node) or self.generic_visit(node)  # type: ignore[return-value]
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         """As for an attribute: ``from numba.cuda import laneid``."""
         return self.index(node) or node
 
@@ -348,7 +352,7 @@ class _Rewriter(ast.NodeTransformer):
             return self.constant(np.int32(32), node)
         return None
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:  # noqa: N802
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """Shifts clamp their counts."""
         self.generic_visit(node)
         if isinstance(node.op, (ast.LShift, ast.RShift)):
@@ -356,9 +360,11 @@ class _Rewriter(ast.NodeTransformer):
             return _at(ast.Call(ast.Name(name, ast.Load()), [node.left, node.right], []), node)
         return node
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.expr:
         """A function of CUDA, a device function, a cast, or a call like any other."""
         known = meaning(node.func)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "view":
+            self.keep_cast(node.func.value)
         node.args = [self.visit(a) for a in node.args]
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
@@ -382,10 +388,16 @@ class _Rewriter(ast.NodeTransformer):
     def call_cast(self, node: ast.Call, known: Meaning) -> ast.expr:
         """A cast to a numba type."""
         name = f"__cast_{known.target}"
-        if name not in HELPERS:
+        if name not in HELPERS or vars(node).get("kept"):
             name = f"__type_{known.target}"
-            self.values[name] = known.target
+            self.values[name] = as_dtype(known.target).type  # the NumPy type, since Numba asks for one before .view
         return _call(name, node.args, node)
+
+    def keep_cast(self, node: ast.expr) -> None:
+        """Let a cast whose bits are viewed as another type be the plain one that Numba looks for."""
+        known = meaning(node.func) if isinstance(node, ast.Call) else None
+        if known is not None and known.kind == "cast":
+            vars(node)["kept"] = True
 
     def call_vector(self, node: ast.Call, known: Meaning) -> ast.expr:
         """The constructor of a vector type."""
@@ -469,7 +481,7 @@ class _Rewriter(ast.NodeTransformer):
         parameters = {
             **dict.fromkeys(("syncthreads_count", "syncthreads_and", "syncthreads_or"), ("predicate",)),
             **dict.fromkeys(("all_sync", "any_sync", "eq_sync", "ballot_sync"), ("mask", "predicate")),
-            **dict.fromkeys(("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"), ("mask", "value", "operand")),
+            **dict.fromkeys((k for k in KINDS if k.startswith("shfl")), ("mask", "value", "operand")),
             **dict.fromkeys(("match_any_sync", "match_all_sync"), ("mask", "value")),
             **{"syncwarp": ("mask",)},
         }.get(name, ())
@@ -522,7 +534,9 @@ class _Rewriter(ast.NodeTransformer):
             kind = dtype if isinstance(dtype, Type) else from_dtype(np.dtype(dtype))
             itemsize = as_dtype(kind).itemsize
         except (TypeError, NumbaError) as error:
-            raise unsupported(node, self.source.file, f"an array of {ast.unparse(node)}", "use a number type") from error
+            raise unsupported(
+                node, self.source.file, f"an array of {ast.unparse(node)}", "use a number type"
+            ) from error
         name = f"__type_{kind}" if str(kind).isidentifier() else self.plan.unique("type")
         self.values[name] = kind
         return itemsize, name
@@ -531,8 +545,9 @@ class _Rewriter(ast.NodeTransformer):
         """Return the value of an expression that must be known before the launch."""
         local = sorted(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.source.locals)
         if local:
-            raise unsupported(node, self.source.file, f"'{local[0]}' here", "a size must be a number or a global name")
-        return eval(compile(ast.Expression(ast.fix_missing_locations(node)), self.source.file, "eval"), self.source.namespace)
+            raise unsupported(node, self.source.file, f"a size given by '{local[0]}'", "use a number or a global name")
+        code = compile(ast.Expression(ast.fix_missing_locations(node)), self.source.file, "eval")
+        return eval(code, self.source.namespace)
 
     def constant(self, value: Any, node: ast.AST) -> ast.expr:
         """Return a name that stands for ``value``."""

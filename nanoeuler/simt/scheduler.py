@@ -1,4 +1,4 @@
-"""One block of a compiled kernel: warps take turns, lanes run until each waits, warp operations and barriers are met."""
+"""One block of a compiled kernel: warps take turns, lanes run until they wait, barriers and warp operations are met."""
 
 from typing import Any
 
@@ -28,7 +28,9 @@ PATIENCE = 100_000  # rounds in which threads only spin before a block is called
 
 
 @njit(cache=True)
-def run_block(function: Any, states: Any, size: Any, slots: Any, codes: Any, status: Any, turns: Any, where: Any) -> Any:
+def run_block(
+    function: Any, states: Any, size: Any, slots: Any, codes: Any, status: Any, turns: Any, where: Any
+) -> Any:
     """Run all threads of a block to their end; return how it ended, with the thread concerned in ``where[1]``.
 
     ``states`` is the address of the generators, ``size`` bytes apart. ``slots`` (threads, 4), ``codes`` and ``status``

@@ -240,7 +240,8 @@ class _Resolver:
             if isinstance(node.func, ast.Attribute):
                 self.expression(node.func.value)
                 return
-            raise unsupported(node, self.file, f"a call of the local name '{ast.unparse(node.func)}'", "call it by name")
+            called = f"a call of the local name '{ast.unparse(node.func)}'"
+            raise unsupported(node, self.file, called, "call a function of the module by its name")
         known = self.called(node, *found)
         _mark(node.func, known)
         if known.kind == "cuda" and known.name in names.BLOCKING:
@@ -250,6 +251,7 @@ class _Resolver:
 
     def called(self, node: ast.Call, name: str | None, value: Any) -> Meaning:
         """Return the meaning of a function that is called."""
+        builtin: Any = vars(builtins).get(getattr(value, "__name__", ""))
         spelled = ast.unparse(node.func)
         if id(value) in EMULATIONS:
             return Meaning("device", spelled, EMULATIONS[id(value)][1])
@@ -263,10 +265,10 @@ class _Resolver:
             raise unsupported(node, self.file, f"a call of '{spelled}'", "it is no function")
         if isinstance(value, np.ufunc) or getattr(value, "__module__", "") in ("math", "numpy", "operator", "cmath"):
             return Meaning("python", spelled, value)
-        if getattr(builtins, getattr(value, "__name__", ""), None) is value:
-            if value.__name__ not in BUILTINS:
+        if builtin is value:
+            if builtin.__name__ not in BUILTINS:
                 raise unsupported(node, self.file, f"the builtin '{spelled}'", "Numba's CUDA kernels do not have it")
-            return Meaning("python", value.__name__, value)
+            return Meaning("python", builtin.__name__, value)
         if type(value).__name__ == "_Intrinsic":
             raise unsupported(
                 node, self.file, f"the intrinsic '{spelled}'", f"register what it does with @simt.emulates({spelled})"
@@ -303,7 +305,7 @@ class _Resolver:
             raise unsupported(node, self.file, f"cuda.{name}" if name else f"'{ast.unparse(node)}'", "it is no value")
 
     def resolve(self, node: ast.expr) -> Any:
-        """Return (name inside numba.cuda or None, value) of a dotted name, or _LOCAL where a local value is its root."""
+        """Return (name inside numba.cuda or None, value) of a dotted name; _LOCAL where its root is a local value."""
         if isinstance(node, ast.Name):
             if node.id in self.locals:
                 return _LOCAL
