@@ -110,6 +110,8 @@ def rewrite(kernel: Any) -> Program:
     source, plan = read(kernel), _Plan()
     function = _function(source, plan)
     waits_somewhere = any(isinstance(n, ast.Yield) for n in ast.walk(function.tree))
+    if waits_somewhere:  # a yield that Numba cannot prune, should all others stand behind `if` of a constant
+        function.tree.body.insert(0, _at(ast.parse(f"if {DIMS}[6] < 0: yield {PAUSE}").body[0], function.tree))
     return Program(function, waits_somewhere, plan.places, plan.shared_bytes, plan.local_bytes)
 
 
