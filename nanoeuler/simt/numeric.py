@@ -83,15 +83,17 @@ def _passing_over_nan(function: Callable, builtin: Callable, first: Callable) ->
     @overload(function, strict=False)
     def _pick(a: Any, b: Any) -> Any:
         if isinstance(a, types.Float) or isinstance(b, types.Float):
-            wide = types.float32 if {types.unliteral(a), types.unliteral(b)} == {types.float32} else types.float64
+            kinds = {types.unliteral(a), types.unliteral(b)}
+            wide = types.float32 if kinds <= {types.float16, types.float32} else types.float64
+            result = types.float16 if kinds == {types.float16} else wide
 
             def pick(a: Any, b: Any) -> Any:
                 left, right = wide(a), wide(b)
                 if left != left:
-                    return right
+                    return result(right)
                 if right != right:
-                    return left
-                return left if better(left, right) else right
+                    return result(left)
+                return result(left if better(left, right) else right)
 
             return pick
         return lambda a, b: builtin(a, b)

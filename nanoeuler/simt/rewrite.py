@@ -17,7 +17,7 @@ from numba.core.errors import NumbaError
 from numba.core.types import Type
 from numba.np.numpy_support import as_dtype, from_dtype
 
-from nanoeuler.simt import atomics, names, native, numeric
+from nanoeuler.simt import atomics, mathematics, names, native, numeric
 from nanoeuler.simt.scheduler import KIND_BITS, KINDS, PAUSE
 from nanoeuler.simt.source import Meaning, Source, meaning, python_function, read, unsupported, waits
 
@@ -34,6 +34,7 @@ HELPERS: dict[str, Any] = {
     **{f"__{name}": getattr(numeric, name) for name in ("shift_left", "shift_right", "lanemask_lt", "fma", "selp")},
     **{f"__{name}": getattr(numeric, name) for name in ("popc", "clz", "ffs", "brev", "cbrt")},
     **{f"__{name}_{n}": getattr(numeric, f"{name}_{n}") for name in ("grid", "gridsize") for n in (1, 2, 3)},
+    **{f"__math_{name}": function for name, function in mathematics.FUNCTIONS.items()},
     **{f"__cast_{name}": cast for name, cast in numeric.CASTS.items()},
     **{f"__vector_{name}": make for name, make in numeric.VECTORS.items()},
     **{f"__atomic_{name}": function for name, function in atomics.FUNCTIONS.items()},
@@ -377,6 +378,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def call_python(self, node: ast.Call, known: Meaning) -> ast.expr:
         """Builtins that differ on a GPU."""
+        if getattr(known.target, "__module__", "") == "math":
+            name = known.target.__name__
+            if name not in mathematics.FUNCTIONS:
+                raise unsupported(node, self.source.file, f"math.{name}", "Numba's CUDA kernels do not have it")
+            return _call(f"__math_{name}", node.args, node)
         if known.target is int and len(node.args) == 1:
             node.func = ast.Name("__to_int", ast.Load())
         elif known.target in (min, max) and len(node.args) > 1:

@@ -1,0 +1,112 @@
+"""``math`` inside a kernel, with the types of numba.cuda: a float32 gives a float32, also from ceil, floor and trunc.
+
+CPU Numba makes integers of those three and lacks some others. The signatures are numba-cuda's (its cudamath.py);
+tests/simt/test_typing_parity.py holds them against the installed one.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core.errors import TypingError
+from numba.core.registry import cpu_target
+from numba.core.typing import Signature, signature
+from numba.extending import overload, register_jitable
+
+UNARY = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "degrees", "erf", "erfc", "expm1", "gamma"),
+    *("lgamma", "log1p", "radians", "sinh", "tanh", "tan"),
+)
+UNARY_OF_HALF = ("sin", "cos", "ceil", "floor", "sqrt", "log", "log2", "log10", "exp", "fabs", "trunc", "exp2")
+PREDICATES = ("isinf", "isnan", "isfinite")
+
+
+def _signatures() -> dict[str, list[Signature]]:
+    """Return what each function of ``math`` takes and gives."""
+    i32, i64, u64 = types.int32, types.int64, types.uint64
+    f16, f32, f64 = types.float16, types.float32, types.float64
+    unary = [(f64, i64), (f64, u64), (f32, f32), (f64, f64)]
+    pair = [(f64, i64, i64), (f64, u64, u64), (f32, f32, f32), (f64, f64, f64)]
+    power = [(f32, f32, f32), (f64, f64, f64), (f32, f32, i32), (f64, f64, i32)]
+    cases: dict[str, list[tuple]] = {
+        **dict.fromkeys(UNARY, unary),
+        **dict.fromkeys(UNARY_OF_HALF, [*unary, (f16, f16)]),
+        **dict.fromkeys(PREDICATES, [(types.boolean, kind) for kind in (i64, u64, f32, f64)]),
+        **dict.fromkeys(("atan2", "hypot"), pair),
+        **dict.fromkeys(("copysign", "fmod", "nextafter", "remainder"), power[:2]),
+        **{"pow": power, "ldexp": power[2:]},
+        **{"frexp": [(types.Tuple((f, i32)), f) for f in (f32, f64)]},
+        **{"modf": [(types.UniTuple(f, 2), f) for f in (f64, f32)]},
+    }
+    return {name: [signature(*case) for case in listed] for name, listed in cases.items()}
+
+
+SIGNATURES = _signatures()
+
+
+@register_jitable
+def _remainder(x: Any, y: Any) -> Any:
+    """x minus the nearest multiple of y (IEEE 754, remainder)."""
+    if x != x or y != y or y == 0 or abs(x) == math.inf:
+        return x * 0 / (y * 0)
+    if abs(y) == math.inf:
+        return x
+    size, step = abs(x), abs(y)
+    rest = np.fmod(size, step)
+    quotient_is_odd = np.fmod(size, 2 * step) >= step if 2 * step != math.inf else False
+    other = step - rest
+    if rest > other or (rest == other and quotient_is_odd):
+        rest = -other
+    return math.copysign(1.0, x) * rest
+
+
+@register_jitable
+def _modf(x: Any) -> Any:
+    """The fraction of x and its whole part, both with its sign."""
+    whole = np.trunc(x)
+    return (math.copysign(0.0, x) if abs(x) == math.inf else math.copysign(x - whole, x)), whole
+
+
+# Where CPU Numba's own is another or none; the rest of the names are its own functions.
+OTHERS: dict[str, Callable] = {
+    **{name: getattr(np, name) for name in ("ceil", "floor", "trunc", "fmod", "nextafter", "exp2")},
+    **{"remainder": _remainder, "modf": _modf},
+}
+
+
+def _typed(name: str) -> Callable:
+    """Return ``math.name`` with its CUDA types."""
+    run = OTHERS.get(name) or getattr(math, name)
+    cases = SIGNATURES[name]
+
+    def function(*values: Any) -> Any:
+        """Stands for the function in Python."""
+
+    @overload(function, strict=False)
+    def _pick(*values: Any) -> Any:
+        given = tuple(types.unliteral(v) for v in values)
+        known = cpu_target.typing_context.resolve_overload(f"math.{name}", cases, given, {})
+        if known is None:
+            raise TypingError(f"math.{name} does not take ({', '.join(map(str, given))})")
+        computed = [types.float32 if kind == types.float16 else kind for kind in known.args]
+        result = known.return_type
+        first = computed[0]
+        if isinstance(result, types.BaseTuple):
+            one, two = result.types
+
+            def both(*values: Any) -> Any:
+                pair = run(first(values[0]))
+                return one(pair[0]), two(pair[1])
+
+            return both
+        if len(given) == 1:
+            return lambda *values: result(run(first(values[0])))
+        second = computed[1]
+        return lambda *values: result(run(first(values[0]), second(values[1])))
+
+    return function
+
+
+FUNCTIONS = {name: _typed(name) for name in SIGNATURES if name in OTHERS or hasattr(math, name)}
