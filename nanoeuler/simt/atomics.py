@@ -13,6 +13,7 @@ from numba.extending import overload, register_jitable
 
 NUMBERS = (types.int32, types.uint32, types.int64, types.uint64, types.float32, types.float64)
 INTEGERS = NUMBERS[:4]
+CHECKED = {"boundscheck": True}  # as the kernel itself: nothing outside an array is ever touched
 UNSIGNED = (types.uint32, types.uint64)
 
 
@@ -26,7 +27,7 @@ def _atomic(name: str, kinds: tuple, change: Callable) -> Callable:
     def atomic(array: Any, index: Any, value: Any) -> Any:
         """Stands for the atomic in Python."""
 
-    @overload(atomic, strict=False)
+    @overload(atomic, strict=False, jit_options=CHECKED)
     def _typed(array: Any, index: Any, value: Any) -> Any:
         kind = _element(name, array, kinds)
 
@@ -91,7 +92,7 @@ def cas(array: Any, index: Any, old: Any, value: Any) -> Any:
     """cuda.atomic.cas: write ``value`` where the element equals ``old``; return what was there."""
 
 
-@overload(cas, strict=False)
+@overload(cas, strict=False, jit_options=CHECKED)
 def _cas(array: Any, index: Any, old: Any, value: Any) -> Any:
     kind = _element("cas", array, INTEGERS)
 
@@ -108,7 +109,7 @@ def compare_and_swap(array: Any, old: Any, value: Any) -> Any:
     """cuda.atomic.compare_and_swap: ``cas`` on the first element."""
 
 
-@overload(compare_and_swap, strict=False)
+@overload(compare_and_swap, strict=False, jit_options=CHECKED)
 def _compare_and_swap(array: Any, old: Any, value: Any) -> Any:
     _element("compare_and_swap", array, INTEGERS)
     return lambda array, old, value: cas(array, 0, old, value)

@@ -33,8 +33,11 @@ from nanoeuler.simt.scheduler import (
     DIVERGED,
     DONE,
     KIND_BITS,
+    KIND_MASK,
+    MISSING,
     RAISED,
     STUCK,
+    SYNCWARP,
     WAITING,
     turns_of_warps,
 )
@@ -306,6 +309,8 @@ def _fault(
         party = _party(launch, block, thread, None, "waits in a loop")
         return Fault(faults.DEADLOCK, message, function.__name__, function.__code__.co_filename, (party,))
     first = waiting[0]
+    if ended == MISSING:  # those at a barrier do wait in vain, but for those at a warp operation
+        first = next(t for t in waiting if work[t, 4] & KIND_MASK >= SYNCWARP)
     others = [t for t in waiting if at[t] != at[first]][:1]
     parties = tuple(_party(launch, block, t, at[t].line, f"waits at cuda.{at[t].operation}") for t in (first, *others))
     kind = faults.BARRIER_DIVERGENCE if ended == DIVERGED else faults.MISSING_LANES

@@ -32,8 +32,8 @@ def _signatures() -> dict[str, list[Signature]]:
     power = [(f32, f32, f32), (f64, f64, f64), (f32, f32, i32), (f64, f64, i32)]
     cases: dict[str, list[tuple]] = {
         **dict.fromkeys(UNARY, unary),
-        **dict.fromkeys(UNARY_OF_HALF, [*unary, (f16, f16)]),
-        **dict.fromkeys(PREDICATES, [(types.boolean, kind) for kind in (i64, u64, f32, f64)]),
+        **{name: [*unary, (f16, f16)] for name in UNARY_OF_HALF},
+        **{name: [(types.boolean, kind) for kind in (i64, u64, f32, f64)] for name in PREDICATES},
         **dict.fromkeys(("atan2", "hypot"), pair),
         **dict.fromkeys(("copysign", "fmod", "nextafter", "remainder"), power[:2]),
         **{"pow": power, "ldexp": power[2:]},

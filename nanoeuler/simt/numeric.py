@@ -215,7 +215,7 @@ def _cbrt(x: Any) -> Any:
     return lambda x: kind(np.cbrt(x))
 
 
-@register_jitable
+@register_jitable(boundscheck=True)
 def store(array: Any, index: Any, value: Any) -> None:
     """``array[index] = value``, as an expression."""
     array[index] = value

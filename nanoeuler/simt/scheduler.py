@@ -20,6 +20,7 @@ KINDS = {
     **{"match_any_sync": MATCH_ANY, "match_all_sync": MATCH_ALL, "activemask": ACTIVEMASK},
 }
 KIND_BITS = 5  # a code is place << KIND_BITS | kind
+KIND_MASK = (1 << KIND_BITS) - 1
 
 READY, WAITING, PAUSED, DONE = range(4)
 # How a block ends: well, or with the fault's name.
@@ -56,7 +57,7 @@ def run_block(
         for thread in range(count):
             spinning += status[thread] == PAUSED
             finished += status[thread] == DONE
-            arrived += status[thread] == WAITING and SYNCTHREADS <= (codes[thread] & 31) <= SYNCTHREADS_OR
+            arrived += status[thread] == WAITING and SYNCTHREADS <= (codes[thread] & KIND_MASK) <= SYNCTHREADS_OR
         if finished == count:
             return FINISHED
         if spinning:
@@ -86,7 +87,7 @@ def _run_warp(function: Any, states: Any, size: Any, members: Any, codes: Any, s
             moved = 1
         elif code < 0:
             return -1
-        elif code & 31 == PAUSE:
+        elif code & KIND_MASK == PAUSE:
             status[thread] = PAUSED
         else:
             codes[thread] = code
@@ -104,7 +105,7 @@ def _meet_block(slots: Any, codes: Any, status: Any) -> Any:
         if codes[thread] != code:
             return False
         total += slots[thread, 0] & 1
-    kind = code & 31
+    kind = code & KIND_MASK
     if kind == SYNCTHREADS_AND:
         total = 1 if total == len(codes) else 0
     elif kind == SYNCTHREADS_OR:
@@ -133,15 +134,15 @@ def _meet_warp(members: Any, slots: Any, codes: Any, status: Any, where: Any) ->
             break
         for lane in range(32):
             thread = first + lane
-            if not waiting >> lane & 1 or status[thread] != WAITING or codes[thread] & 31 < SYNCWARP:
+            if not waiting >> lane & 1 or status[thread] != WAITING or codes[thread] & KIND_MASK < SYNCWARP:
                 continue
-            if (codes[thread] & 31 == ACTIVEMASK) != asks_who_is_here:
+            if (codes[thread] & KIND_MASK == ACTIVEMASK) != asks_who_is_here:
                 continue
             same = _same_place(first, waiting, codes, status, codes[thread])
             present = same if asks_who_is_here else slots[thread, 2] & ~(done | absent)
             if not present >> lane & 1 or present & ~same or not _same_mask(first, present, slots, asks_who_is_here):
                 continue
-            if not _exchange(first, present, codes[thread] & 31, slots, where):
+            if not _exchange(first, present, codes[thread] & KIND_MASK, slots, where):
                 return -1
             for other in range(32):
                 if present >> other & 1:
