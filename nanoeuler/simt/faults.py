@@ -43,6 +43,7 @@ class Party:
     thread: Position
     line: int | None
     action: str = ""  # "reads", "writes", "waits": what it was doing there
+    file: str | None = None  # where this is not the fault's
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,46 @@ class UnsupportedError(UserError):
     """A kernel uses something that the runner does not know. The message names it and its line."""
 
 
-def picture(fault: Fault) -> list[str]:
-    """Return each party on two lines: who it is, and the line of source it was at, marked.
+AROUND = 2  # lines of source shown above and below those that matter
 
-    For a race the two threads that met stand one above the other, the one that came first on top.
+
+def picture(fault: Fault) -> list[str]:
+    """Return the threads that met, one above the other and the one that came first on top, and their lines of source.
+
+    Two threads have the numbers 1 and 2, which also mark their lines; a single one marks its line with ``>``.
     """
-    lines = []
-    for party in reversed(fault.parties):
-        who = f"block {party.block}, thread {party.thread}"
-        lines.append(f"  {who} {party.action}".rstrip())
-        if fault.file and party.line:
-            source = linecache.getline(fault.file, party.line).strip()
-            lines.append(f"  {party.line:>6} | {source}")
+    parties = list(reversed(fault.parties))
+    marks = [">"] if len(parties) == 1 else [str(n + 1) for n in range(len(parties))]
+    lines = [
+        f"  {mark} block {party.block}, thread {party.thread} {party.action}".rstrip()
+        for mark, party in zip(marks, parties, strict=True)
+    ]
+    marked: dict[str, dict[int, str]] = {}
+    for mark, party in zip(marks, parties, strict=True):
+        file = party.file or fault.file
+        if file and party.line and linecache.getline(file, party.line):
+            at = marked.setdefault(file, {})
+            at[party.line] = f"{at.get(party.line, '')} {mark}".strip()
+    for file, at in marked.items():
+        if len(marked) > 1:
+            lines.append(f"  {Path(file).name}")
+        lines += listing(file, at)
+    return lines
+
+
+def listing(file: str, marks: dict[int, str]) -> list[str]:
+    """Return the lines of ``file`` around those in ``marks``, numbered and marked; ``...`` where some are left out."""
+    near = {n for line in marks for n in range(line - AROUND, line + AROUND + 1)}
+    shown = [(n, text.rstrip()) for n in sorted(near) if (text := linecache.getline(file, n))]
+    while shown and not shown[0][1]:
+        shown.pop(0)
+    while shown and not shown[-1][1]:
+        shown.pop()
+    indent = min((len(text) - len(text.lstrip()) for _, text in shown if text), default=0)
+    lines, before = [], None
+    for number, text in shown:
+        if before is not None and number > before + 1:
+            lines.append("            ...")
+        lines.append(f"  {marks.get(number, ''):<3} {number:>5} | {text[indent:]}".rstrip())
+        before = number
     return lines

@@ -1,0 +1,201 @@
+"""What ``check`` makes of launches: each goes to an executor, new faults are printed, everything is counted."""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Event, Thread
+from typing import Any
+
+from nanoeuler.console import format_duration, is_terminal, visible
+from nanoeuler.errors import UserError
+from nanoeuler.simt.checked import collect_faults
+from nanoeuler.simt.cuda.arguments import written
+from nanoeuler.simt.cuda.dispatch import Dispatcher, run_compiled
+from nanoeuler.simt.cuda.install import genuine, genuine_function
+from nanoeuler.simt.faults import FLOAT64, Fault, KernelFaults, UnsupportedError
+from nanoeuler.simt.launch import Launch
+from nanoeuler.simt.source import read
+
+INSTALL = "pip install 'nanoeuler[gpu,compile]'"
+PATIENCE = 3.0  # seconds after which a launch shows that it is at work
+
+
+class CannotRunError(UserError):
+    """The executor that was asked for cannot run: a package is missing, or the arguments are none that it takes."""
+
+
+class Watch:
+    """Takes the launches of a script, prints each new fault, and counts."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.kernels: list[Dispatcher] = []
+        self.faults: dict[tuple, Fault] = {}
+        self.refused: list[UnsupportedError] = []
+        self.launches: Counter[Callable] = Counter()
+        self.shapes: Counter[tuple] = Counter()
+        self.threads = self.unwatched = 0
+        self.started = time.monotonic()
+        self.out = sys.stdout  # the script may have another for a while
+
+    def show(self, text: str) -> None:
+        """Print a text, at once, with escapes for what the terminal cannot show."""
+        encoding = self.out.encoding or "utf-8"
+        print(visible(text).encode(encoding, "backslashreplace").decode(encoding), file=self.out, flush=True)
+
+    def launch(self, kernel: Dispatcher, launch: Launch, args: tuple) -> None:
+        """Run one launch, and print what is new."""
+        self.launches[kernel.py_func] += 1
+        self.threads += launch.blocks * launch.block_threads
+        launch = replace(launch, order=self.options.order, seed=self.options.seed)
+        with _progress(kernel.__name__, launch):
+            for fault in self._execute(kernel, launch, args):
+                self.note(fault)
+
+    def _execute(self, kernel: Dispatcher, launch: Launch, args: tuple) -> list[Fault]:
+        """Run a launch: watched, but for one that was watched often enough, where it can be compiled."""
+        shape = kernel.py_func.__code__, launch.grid, launch.block, tuple(_shape(a) for a in args)
+        self.shapes[shape] += 1
+        if self.options.executor == "checked" and self.shapes[shape] > self.options.limit:
+            try:
+                found = EXECUTORS["compiled"](kernel, launch, args)
+            except UnsupportedError:
+                self.shapes[shape] = -sys.maxsize  # it is watched from now on
+            else:
+                self.unwatched += 1
+                return found
+        try:
+            return EXECUTORS[self.options.executor](kernel, launch, args)
+        except UnsupportedError as error:
+            self.refused.append(error)
+            raise
+
+    def note(self, fault: Fault) -> None:
+        """Print a fault unless it has been printed, or is allowed. One without a line may be any of its kind."""
+        key = fault.kernel, fault.kind, fault.file, fault.line
+        known = key in self.faults or (fault.line is None and any(k[:2] == key[:2] for k in self.faults))
+        if not known and not (fault.kind == FLOAT64 and self.options.allow_float64):
+            self.faults[key] = fault
+            self.show(f"{fault}\n")
+
+    def summary(self) -> str:
+        """Return the last words: what ran, and what was found."""
+        idle = self._idle()
+        kinds = Counter(fault.kind for fault in self.faults.values())
+        lines = [
+            f"{_count(len(self.launches) + len(idle), 'kernel')} found, {len(self.launches)} launched: "
+            f"{_count(sum(self.launches.values()), 'launch', 'es')}, {_count(self.threads, 'thread')}, "
+            f"{self.options.executor} executor, {format_duration(time.monotonic() - self.started)}"
+        ]
+        if not self.launches:
+            lines.append(
+                f"no kernel was launched ({', '.join(idle)}): call it in the file, for example under "
+                'if __name__ == "__main__"'
+                if idle
+                else "nothing in the file is decorated with @cuda.jit"
+            )
+        elif idle:
+            lines.append(f"never launched: {', '.join(idle)}")
+        if self.unwatched:
+            lines.append(
+                f"{_count(self.unwatched, 'launch', 'es')} ran unwatched: of one kernel with the same shapes the first "
+                f"{self.options.limit} are watched (--limit all: every one)"
+            )
+        told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
+        if self.launches:
+            nothing = "no fault found" + (", as far as it ran" if self.refused else "")
+            lines.append(f"{_count(len(self.faults), 'fault')}: {told}" if kinds else nothing)
+        return "\n".join(lines)
+
+    def _idle(self) -> list[str]:
+        """Return the names of the script's kernels that no launch came to."""
+        run = self._reached()
+        own = [k for k in self.kernels if not k.is_device and not k.py_func.__module__.startswith("nanoeuler.simt.")]
+        return list(dict.fromkeys(kernel.__name__ for kernel in own if kernel.py_func not in run))
+
+    def _reached(self) -> set[Callable]:
+        """Return the functions that ran: launched, or called by what was."""
+        run: set[Callable] = set(self.launches)
+        for function in self.launches:
+            try:
+                run.update(source.function for source in read(function).everything())
+            except UnsupportedError:
+                continue
+        return run
+
+
+def _count(number: int, word: str, plural: str = "s") -> str:
+    return f"{number:,} {word}{'' if number == 1 else plural}"
+
+
+def _shape(value: Any) -> Any:
+    """Return what makes two arguments alike: an array's shape and dtype."""
+    return (value.shape, value.dtype.str) if hasattr(value, "dtype") else type(value)
+
+
+def _ptx(kernel: Dispatcher, launch: Launch, args: tuple) -> None:
+    """Run the PTX that numba-cuda itself makes of the kernel, with its own names in place of the stand-in's."""
+    try:
+        with genuine():
+            from nanoeuler.simt.ptx import run_ptx
+
+            fastmath = bool(kernel.targetoptions.get("fastmath"))
+            run_ptx(genuine_function(kernel.py_func), launch, args, fastmath=fastmath)
+    except (UnsupportedError, KernelFaults):
+        raise
+    except UserError as error:
+        raise CannotRunError(str(error)) from error
+    except ImportError as error:
+        raise CannotRunError(f"--executor ptx needs numba-cuda ({error}): {INSTALL}") from error
+    finally:
+        written(list(args))
+
+
+def _unwatched(run: Callable) -> Callable[[Dispatcher, Launch, tuple], list[Fault]]:
+    """Return an executor that gives its faults, as the checked one does, where ``run`` raises them."""
+
+    def execute(kernel: Dispatcher, launch: Launch, args: tuple) -> list[Fault]:
+        try:
+            run(kernel, launch, args)
+        except KernelFaults as found:
+            return list(found.faults)
+        return []
+
+    return execute
+
+
+EXECUTORS: dict[str, Callable[[Dispatcher, Launch, tuple], list[Fault]]] = {
+    "checked": collect_faults,
+    "compiled": _unwatched(run_compiled),
+    "ptx": _unwatched(_ptx),
+}
+
+
+@contextmanager
+def _progress(kernel: str, launch: Launch) -> Iterator[None]:
+    """Show on a terminal, after a few seconds, which kernel is running and for how long."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    done, started = Event(), time.monotonic()
+    what = f"{kernel}: {_count(launch.blocks, 'block')} of {_count(launch.block_threads, 'thread')}"
+
+    def show() -> None:
+        wait = PATIENCE
+        while not done.wait(wait):
+            print(f"\r{what}, {format_duration(time.monotonic() - started)} ", end="", file=sys.stderr, flush=True)
+            wait = 0.5
+
+    thread = Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        if time.monotonic() - started > PATIENCE:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
