@@ -82,7 +82,7 @@ def cuda_name(value: Any) -> str | None:
         return None
     if isinstance(value, Type | int | float | str | tuple):
         return None
-    for module in (sys.modules[name] for name in CUDA_MODULES if name in sys.modules):
+    for module in filter(None, (sys.modules.get(name) for name in CUDA_MODULES)):
         for name in (*PREFIXES, *CALLS, "laneid", "warpsize"):
             if "." not in name and module.__dict__.get(name) is value:
                 return name

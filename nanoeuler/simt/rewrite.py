@@ -318,9 +318,9 @@ class _Rewriter(ast.NodeTransformer):
         prefix = self.plan.unique("i")
         body, result = _single_exit(body, prefix)
         free = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)} - source.locals
-        for name in free & set(source.namespace) - set(dir(__builtins__)):
-            self.values[f"{prefix}_{name}"] = source.namespace[name]
-        renamed = {name: f"{prefix}_{name}" for name in source.locals | (free & set(source.namespace))}
+        outside = free & set(source.namespace)
+        self.values.update({f"{prefix}_{name}": source.namespace[name] for name in outside})
+        renamed = {name: f"{prefix}_{name}" for name in source.locals | outside}
         self.values.update(inner.values)
         self.devices.update(inner.devices)
         for statement in body:

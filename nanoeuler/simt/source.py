@@ -10,6 +10,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any, Literal
@@ -127,7 +128,7 @@ def _parse(function: FunctionType) -> Source:
         parameters = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)]
         if tree.args.vararg or tree.args.kwarg:
             raise unsupported(tree, file, "*args and **kwargs", "give the parameters one by one")
-        namespace = _namespace(function)
+        namespace = _namespace(function, {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)})
         resolver = _Resolver(file, namespace, frozenset(stored | set(parameters)))
         resolver.statements(tree.body)
         devices = [_parse(d) for d in resolver.devices if d not in _open]
@@ -158,16 +159,23 @@ def _tree(function: FunctionType) -> tuple[str, ast.FunctionDef]:
     return inspect.getsourcefile(function) or function.__code__.co_filename, tree
 
 
-def _namespace(function: FunctionType) -> dict[str, Any]:
-    """Return what the function's global and enclosing names stand for."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+def _namespace(function: FunctionType, used: set[str]) -> dict[str, Any]:
+    """Return what the ``used`` global and enclosing names stand for. Numba freezes arrays among them; so is it here."""
     enclosing = {}
-    for name, cell in cells:
-        try:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # where it is not bound yet
             enclosing[name] = cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-    return {**vars(builtins), **function.__globals__, **enclosing}
+    everything = {**vars(builtins), **function.__globals__, **enclosing}
+    return {name: _frozen(everything[name]) for name in used if name in everything}
+
+
+def _frozen(value: Any) -> Any:
+    """Return an array as it is now, and anything else itself."""
+    if not isinstance(value, np.ndarray):
+        return value
+    copied = value.copy(order="K")
+    copied.flags.writeable = False
+    return copied
 
 
 def unsupported(node: ast.AST, file: str, what: str, instead: str) -> UnsupportedError:
@@ -255,10 +263,10 @@ class _Resolver:
         spelled = ast.unparse(node.func)
         if id(value) in EMULATIONS:
             return Meaning("device", spelled, EMULATIONS[id(value)][1])
-        if name is not None:
-            return self.cuda(node, name)
         if isinstance(value, Type):
             return Meaning("cast", spelled, value)
+        if name is not None:
+            return self.cuda(node, name)
         if isinstance(value, type) and issubclass(value, np.number | np.bool_):
             return Meaning("cast", spelled, from_dtype(np.dtype(value)))
         if isinstance(value, ModuleType) or value is None:
@@ -285,9 +293,11 @@ class _Resolver:
             return Meaning("vector", name)
         if name in names.CALLS or name in names.INDICES:
             return Meaning("cuda", name)
-        raise unsupported(
-            node, self.file, f"cuda.{name}", "the runner does not know it" + nearest(name, names.CALLS | names.INDICES)
-        )
+        if name.split(".")[0] == "cg":
+            instead = "blocks run one after the other here; where all must be done, end the kernel and launch another"
+        else:
+            instead = "the runner does not know it" + nearest(name, names.CALLS | names.INDICES)
+        raise unsupported(node, self.file, f"cuda.{name}", instead)
 
     def name(self, node: ast.Name | ast.Attribute) -> None:
         """Resolve a name that is read: an index of CUDA, or a value."""

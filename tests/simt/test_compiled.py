@@ -499,7 +499,7 @@ SCRIPT = """
 import numpy as np
 from numba import cuda, int32
 from nanoeuler import simt
-from nanoeuler.simt.compiled import _fingerprint
+from nanoeuler.simt.compiled import _compiled
 
 SIZE = {size}
 

@@ -77,6 +77,20 @@ def test_closures_are_part_of_the_namespace() -> None:
     assert read(kernel).namespace["width"] == 5
 
 
+TABLE = np.arange(4)
+
+
+def test_a_global_array_is_frozen_when_the_kernel_is_first_read() -> None:
+    def kernel(out: Any) -> None:
+        out[0] = TABLE[1] + cuda.float32(2)
+
+    frozen = read(kernel).namespace["TABLE"]
+    TABLE[1] = 9
+    assert frozen.tolist() == [0, 1, 2, 3]
+    assert not frozen.flags.writeable
+    assert ("cast", "cuda.float32") in marks(kernel)
+
+
 def uses_with(out):
     with out:
         pass
@@ -128,7 +142,7 @@ def uses_comprehension(out):
         (uses_list, 1, "[1, 2]"),
         (uses_unknown_name, 1, "'nowhere'"),
         (uses_unknown_cuda, 1, "did you mean 'syncthreads'?"),
-        (uses_grid_group, 1, "cuda.cg.this_grid"),
+        (uses_grid_group, 1, "cuda.cg.this_grid cannot be run here: blocks run one after the other"),
         (uses_lambda, 1, "lambda"),
         (uses_sorted, 1, "builtin 'sorted'"),
         (uses_star, 0, "*args"),
