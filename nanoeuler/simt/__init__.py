@@ -28,6 +28,7 @@ from nanoeuler.simt.launch import Dimensions, Order, launch_shape
 
 if TYPE_CHECKING:
     from nanoeuler.simt.judge import CompileReport, compile_report, format_report, gate
+    from nanoeuler.simt.memory import require_alignment
     from nanoeuler.simt.orders import compare_orders
     from nanoeuler.simt.source import emulates
 
@@ -37,7 +38,7 @@ EXECUTORS = {"compiled": "compiled.run_compiled", "checked": "checked.run_checke
 # What is imported when it is first asked for: Numba alone takes longer than this package may.
 _PARTS = {
     **dict.fromkeys(("CompileReport", "compile_report", "format_report", "gate"), "judge"),
-    **{"compare_orders": "orders", "emulates": "source"},
+    **{"compare_orders": "orders", "emulates": "source", "require_alignment": "memory"},
 }
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "emulates",
     "format_report",
     "gate",
+    "require_alignment",
     "run",
 ]
 

@@ -27,6 +27,7 @@ from nanoeuler.files import replace_file
 from nanoeuler.simt import faults, float16  # noqa: F401  (importing float16 teaches it to Numba)
 from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
 from nanoeuler.simt.launch import Launch, coordinates, turns
+from nanoeuler.simt.native import kept
 from nanoeuler.simt.rewrite import HELPERS, Function, Place, Program, rewrite
 from nanoeuler.simt.scheduler import (
     ABSENT_SOURCE,
@@ -36,9 +37,12 @@ from nanoeuler.simt.scheduler import (
     KIND_MASK,
     MISSING,
     RAISED,
+    SLOT,
     STUCK,
     SYNCWARP,
     WAITING,
+    WORK,
+    run_block,
     turns_of_warps,
 )
 from nanoeuler.simt.source import python_function
@@ -49,15 +53,13 @@ from nanoeuler.simt.source import python_function
 LAUNCH = '''"""Launches {name} on the CPU. Written by nanoeuler.simt; safe to delete."""
 
 
-def launch(grid, block, sizes, shared, local, work, turns, blocks, where{parameters}):
+def launch(grid, threads, sizes, shared, local, work, turns, blocks, where, scheduler{parameters}):
     gx, gy = grid[0], grid[1]
-    bx, by, bz = block
+    bx, by, bz = threads
     count = bx * by * bz
     static, dynamic, private = sizes
     base, own = shared.ctypes.data, local.ctypes.data
-    slots, codes, status = work[:, :4], work[:, 4].copy(), work[:, 5].copy()
     slot = work.ctypes.data
-    stride = 8 * work.shape[1]
 {start}
     for number in blocks:
         where[0] = number
@@ -69,7 +71,7 @@ def launch(grid, block, sizes, shared, local, work, turns, blocks, where{paramet
 '''
 THREAD = """(int32({t} % bx), int32({t} // bx % by), int32({t} // (bx * by)), place[0], place[1], place[2],
                 int32(bx), int32(by), int32(bz), int32(gx), int32(gy), int32(grid[2]), int32({t})),
-                (base, base + static, dynamic, own + {t} * private, slot + {t} * stride){parameters}"""
+                (base, base + static, dynamic, own + {t} * private, slot + {t} * 32){parameters}"""
 PLAIN = """        for members in turns:
             for thread in members:
                 if thread >= 0:
@@ -82,10 +84,9 @@ START = """    place = (int32(0), int32(0), int32(0))
     function = next_address(first)"""
 GENERATORS = """        for thread in range(count):
             keep(states.ctypes.data + thread * size, kernel({thread}))
-        ended = run_block(function, states.ctypes.data, size, slots, codes, status, turns, where)
+        block = function, states.ctypes.data, size, slot, turns.ctypes.data, count, where.ctypes.data
+        ended = schedule(scheduler, block)
         if ended:
-            work[:, 4] = codes
-            work[:, 5] = status
             return ended"""
 
 
@@ -101,7 +102,7 @@ def run_compiled(kernel: Any, launch: Launch, args: tuple) -> None:
     threads = launch.block_threads
     static = -(-program.shared_bytes // 256) * 256
     private = -(-program.local_bytes // 16) * 16
-    work = np.zeros((threads, 8), np.int64)
+    work = np.zeros(WORK * threads, np.int64)
     where = np.zeros(2, np.int64)
     given = tuple(_argument(a) for a in args)
     try:
@@ -115,6 +116,7 @@ def run_compiled(kernel: Any, launch: Launch, args: tuple) -> None:
             turns_of_warps(threads, launch.order, launch.seed),
             np.array(turns(launch.blocks, launch.order, np.random.default_rng(launch.seed)), np.int64),
             where,
+            run_block.address,
             *given,
         )
     except NumbaError as error:
@@ -160,7 +162,8 @@ def _compiled(function: FunctionType) -> tuple[Program, Callable]:
     )
     scope = _launch_scope(text, _fingerprint(program, text))
     scope["kernel"] = _jit(program.kernel, {})
-    return program, njit(cache=scope.pop("cached"), error_model="numpy")(scope["launch"])
+    decorate = kept(njit, error_model="numpy") if scope["cached"] else njit(error_model="numpy")
+    return program, decorate(scope["launch"])
 
 
 def _jit(function: Function, made: dict[int, Any]) -> Any:
@@ -177,10 +180,10 @@ def _jit(function: Function, made: dict[int, Any]) -> Any:
 
 def _launch_scope(text: str, fingerprint: str | None) -> dict[str, Any]:
     """Return the namespace in which ``launch`` is defined: that of a file in the cache, where one can be written."""
-    from nanoeuler.simt import native, scheduler
+    from nanoeuler.simt import native
 
-    scope = {name: getattr(native, name) for name in ("fill_bytes", "keep", "next_address", "state_size")}
-    scope |= {"run_block": scheduler.run_block, "int32": np.int32, "uint8": np.uint8, "empty": np.empty}
+    scope = {name: getattr(native, name) for name in ("fill_bytes", "keep", "next_address", "schedule", "state_size")}
+    scope |= {"int32": np.int32, "uint8": np.uint8, "empty": np.empty}
     scope |= {"cached": False, "__name__": __name__}  # a module that another process can import, for Numba's cache
     if fingerprint is not None:
         path = cache_folder() / f"launch_{fingerprint}.py"
@@ -296,11 +299,11 @@ def _fault(
     block, thread = int(where[0]), int(where[1])
     if ended == RAISED:
         return _raised(function, launch, where, faults.OUT_OF_BOUNDS, _BOUNDS)
-    status = work[:, 5]
+    codes, status = work.reshape(WORK, -1)[SLOT:]
     waiting = [t for t, state in enumerate(status) if state == WAITING]
-    at = {t: places[int(work[t, 4]) >> KIND_BITS] for t in waiting}
+    at = {t: places[int(codes[t]) >> KIND_BITS] for t in waiting}
     if ended == ABSENT_SOURCE:
-        place = places[int(work[thread, 4]) >> KIND_BITS]
+        place = places[int(codes[thread]) >> KIND_BITS]
         message = f"cuda.{place.operation} reads from a lane that takes no part in it"
         party = _party(launch, block, thread, place.line, f"waits at cuda.{place.operation}")
         return Fault(faults.MISSING_LANES, message, function.__name__, place.file, (party,))
@@ -310,7 +313,7 @@ def _fault(
         return Fault(faults.DEADLOCK, message, function.__name__, function.__code__.co_filename, (party,))
     first = waiting[0]
     if ended == MISSING:  # those at a barrier do wait in vain, but for those at a warp operation
-        first = next(t for t in waiting if work[t, 4] & KIND_MASK >= SYNCWARP)
+        first = next(t for t in waiting if codes[t] & KIND_MASK >= SYNCWARP)
     others = [t for t in waiting if at[t] != at[first]][:1]
     parties = tuple(_party(launch, block, t, at[t].line, f"waits at cuda.{at[t].operation}") for t in (first, *others))
     kind = faults.BARRIER_DIVERGENCE if ended == DIVERGED else faults.MISSING_LANES

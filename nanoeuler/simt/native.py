@@ -4,6 +4,7 @@ A CUDA thread is a Numba generator. Its state is a plain struct, so a block's th
 are resumed by a call through the address of the generator's compiled ``next``.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,18 @@ from numba.np.arrayobj import populate_array
 _INT64 = ir.IntType(64)
 _BYTES = ir.IntType(8).as_pointer()
 STOPPED = -3  # what a generator's `next` returns at its end (numba.core.callconv.RETCODE_STOPIT)
+
+
+def kept(decorate: Callable, *arguments: Any, **options: Any) -> Callable:
+    """Return Numba's decorator ``decorate`` with its cache on disk, where there is a folder that it could write to."""
+
+    def compiled(function: Callable) -> Any:
+        try:
+            return decorate(*arguments, cache=True, **options)(function)
+        except RuntimeError:  # numba: "no locator available"
+            return decorate(*arguments, **options)(function)
+
+    return compiled
 
 
 @intrinsic
@@ -119,6 +132,18 @@ def resume(typingctx: Any, function: Any, state: Any) -> Any:
         return builder.select(fine, builder.load(yielded), failed)
 
     return types.int64(types.intp, types.intp), codegen
+
+
+@intrinsic
+def schedule(typingctx: Any, scheduler: Any, arguments: Any) -> Any:
+    """Call the compiled function at the address ``scheduler`` with a tuple of int64; return its int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = ir.FunctionType(_INT64, [_INT64] * len(arguments))
+        function = builder.inttoptr(given[0], kind.as_pointer())
+        return builder.call(function, cgutils.unpack_tuple(builder, given[1], len(arguments)))
+
+    return types.int64(types.intp, arguments), codegen
 
 
 # Exchanges: what a thread hands in before it waits, and what it is given when it goes on ----------------------------

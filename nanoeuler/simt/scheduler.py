@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import cfunc, njit, types
 
 from nanoeuler.simt.launch import Order, turns
-from nanoeuler.simt.native import STOPPED, resume
+from nanoeuler.simt.native import STOPPED, array_at, kept, resume
 
 # What a thread waits for is its yielded code: the place in the source (its number, shifted) and one of these kinds.
 PAUSE, SYNCTHREADS, SYNCTHREADS_COUNT, SYNCTHREADS_AND, SYNCTHREADS_OR = range(5)
@@ -28,15 +28,13 @@ FINISHED, RAISED, DIVERGED, MISSING, ABSENT_SOURCE, STUCK = range(6)
 PATIENCE = 100_000  # rounds in which threads only spin before a block is called stuck
 
 
-@njit(cache=True)
-def run_block(
-    function: Any, states: Any, size: Any, slots: Any, codes: Any, status: Any, turns: Any, where: Any
-) -> Any:
-    """Run all threads of a block to their end; return how it ended, with the thread concerned in ``where[1]``.
+SLOT = 4  # int64 of a thread's slot: see native
+WORK = SLOT + 2  # int64 of work space for each thread: its slot, its code, its status
 
-    ``states`` is the address of the generators, ``size`` bytes apart. ``slots`` (threads, 4), ``codes`` and ``status``
-    (threads,) are int64 work space; ``turns`` (warps, 32) has the threads of each warp in the order of their turns.
-    """
+
+@kept(njit)
+def _run(function: Any, states: Any, size: Any, slots: Any, codes: Any, status: Any, turns: Any, where: Any) -> Any:
+    """As ``run_block``, on arrays."""
     count = len(status)
     status[:] = READY
     idle = 0
@@ -73,7 +71,7 @@ def run_block(
             return DIVERGED
 
 
-@njit(cache=True)
+@kept(njit)
 def _run_warp(function: Any, states: Any, size: Any, members: Any, codes: Any, status: Any, where: Any) -> Any:
     """Run each lane that can to where it waits. Return 1 if one came to another place, 0 if not, -1 if one raised."""
     moved = 0
@@ -96,7 +94,7 @@ def _run_warp(function: Any, states: Any, size: Any, members: Any, codes: Any, s
     return moved
 
 
-@njit(cache=True)
+@kept(njit)
 def _meet_block(slots: Any, codes: Any, status: Any) -> Any:
     """Let a block go on from a barrier at which all its threads wait; False if it is not the same barrier for all."""
     code = codes[0]
@@ -116,7 +114,7 @@ def _meet_block(slots: Any, codes: Any, status: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@kept(njit)
 def _meet_warp(members: Any, slots: Any, codes: Any, status: Any, where: Any) -> Any:
     """Let lanes go on whose warp operation has all its lanes. Return 1 if any did, 0 if none, -1 for a bad shuffle."""
     first = members.max() & ~31
@@ -151,7 +149,7 @@ def _meet_warp(members: Any, slots: Any, codes: Any, status: Any, where: Any) ->
     return met
 
 
-@njit(cache=True)
+@kept(njit)
 def _same_place(first: Any, waiting: Any, codes: Any, status: Any, code: Any) -> Any:
     """Return the mask of the lanes that wait with the same code."""
     mask = 0
@@ -161,7 +159,7 @@ def _same_place(first: Any, waiting: Any, codes: Any, status: Any, code: Any) ->
     return mask
 
 
-@njit(cache=True)
+@kept(njit)
 def _same_mask(first: Any, present: Any, slots: Any, unmasked: Any) -> Any:
     """Whether the lanes of ``present`` all gave the same mask, or the operation has none."""
     mask = -1
@@ -173,7 +171,7 @@ def _same_mask(first: Any, present: Any, slots: Any, unmasked: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@kept(njit)
 def _exchange(first: Any, mask: Any, kind: Any, slots: Any, where: Any) -> Any:
     """Compute each lane's result of a warp operation; False if a shuffle reads from a lane that takes no part."""
     if kind <= SHFL_XOR and kind >= SHFL:
@@ -208,7 +206,7 @@ def _exchange(first: Any, mask: Any, kind: Any, slots: Any, where: Any) -> Any:
     return True
 
 
-@njit(cache=True)
+@kept(njit)
 def _shuffle(first: Any, mask: Any, kind: Any, slots: Any, where: Any) -> Any:
     """Give each lane the value of the lane that it names (PTX ISA, shfl.sync with the whole warp as its segment)."""
     for lane in range(32):
@@ -229,6 +227,22 @@ def _shuffle(first: Any, mask: Any, kind: Any, slots: Any, where: Any) -> Any:
             return False
         slots[first + lane, 3] = slots[first + source, 0]
     return True
+
+
+@kept(cfunc, "int64(int64, int64, int64, int64, int64, int64, int64)")
+def run_block(function: Any, states: Any, size: Any, work_space: Any, order: Any, count: Any, place: Any) -> Any:
+    """Run all ``count`` threads of a block to their end; return how it ended, with the thread concerned at ``place``.
+
+    All are addresses but ``size`` and ``count``. ``states`` has the generators, ``size`` bytes apart, which
+    ``function`` resumes. ``work_space`` has int64 slots (count, 4), codes (count,) and status (count,); ``order``
+    (warps, 32) the threads of each warp in the order of their turns; ``place`` the numbers of block and thread.
+    A kernel calls it by its address, so that it is compiled once and not again as part of each kernel.
+    """
+    slots = array_at(work_space, (count, SLOT), types.int64)
+    codes = array_at(work_space + 8 * SLOT * count, count, types.int64)
+    status = array_at(work_space + 8 * (SLOT + 1) * count, count, types.int64)
+    turns = array_at(order, ((count + 31) // 32, 32), types.int64)
+    return _run(function, states, size, slots, codes, status, turns, array_at(place, 2, types.int64))
 
 
 def turns_of_warps(threads: int, order: Order, seed: int) -> np.ndarray:

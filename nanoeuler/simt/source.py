@@ -342,12 +342,14 @@ _LOCAL = object()
 
 
 def waits(loop: ast.While) -> bool:
-    """Whether a loop may be waiting for another thread: an atomic that takes or hands over is in it."""
-    return any(
-        (known := meaning(n.func)) is not None and known.name in names.WAITING_ATOMICS
-        for n in ast.walk(loop)
-        if isinstance(n, ast.Call)
-    )
+    """Whether a loop may be waiting for another thread: its test asks an atomic, or it takes or hands over by one."""
+    return _calls(loop.test, names.ATOMICS) or _calls(loop, names.WAITING_ATOMICS)
+
+
+def _calls(tree: ast.AST, wanted: set[str]) -> bool:
+    """Whether one of these functions of CUDA is called in ``tree``."""
+    found = [meaning(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    return any(known is not None and known.kind == "cuda" and known.name in wanted for known in found)
 
 
 def _spelled(node: ast.AST) -> str:
