@@ -7,6 +7,7 @@ views of ``memory`` and whose threads are those of ``block``. ``races`` knows wh
 import ast
 import inspect
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,15 +43,17 @@ def run_checked(kernel: Any, launch: Launch, args: tuple, *, limit: int = 10) ->
         raise KernelFaults(found)
 
 
-def collect_faults(kernel: Any, launch: Launch, args: tuple, *, limit: int = 10) -> list[Fault]:
-    """Do what ``run_checked`` does, and return the faults."""
+def collect_faults(
+    kernel: Any, launch: Launch, args: tuple, *, limit: int = 10, block_done: Callable[[], None] = lambda: None
+) -> list[Fault]:
+    """Do what ``run_checked`` does, and return the faults. ``block_done`` is called after each block."""
     source = read(kernel)
     monitor = _monitor(source, launch, limit)
     arguments = _arguments(source, monitor, args)
     arithmetic.listen(lambda what: _float64(monitor, what))
     try:
         with np.errstate(all="ignore"):
-            _run(source, monitor, arguments)
+            _run(source, monitor, arguments, block_done)
     except Stopped:
         pass
     except UserError:
@@ -64,7 +67,7 @@ def collect_faults(kernel: Any, launch: Launch, args: tuple, *, limit: int = 10)
     return monitor.found
 
 
-def _run(source: Source, monitor: Monitor, arguments: tuple) -> None:
+def _run(source: Source, monitor: Monitor, arguments: tuple, block_done: Callable[[], None]) -> None:
     body, launch = translate(source), monitor.launch
     generator = np.random.default_rng(launch.seed)
     constants: dict[int, memory.View] = {}
@@ -72,6 +75,7 @@ def _run(source: Source, monitor: Monitor, arguments: tuple) -> None:
     try:
         for number in turns(launch.blocks, launch.order, generator):
             epoch = Block(launch, number, epoch, monitor, generator, constants).run(body, arguments, source.blocks)
+            block_done()
     finally:
         monitor.settle(shared=False)
 

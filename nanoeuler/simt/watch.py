@@ -1,6 +1,7 @@
 """What ``check`` makes of launches: each goes to an executor, new faults are printed, everything is counted."""
 
 import argparse
+import itertools
 import sys
 import time
 from collections import Counter
@@ -52,24 +53,24 @@ class Watch:
         self.launches[kernel.py_func] += 1
         self.threads += launch.blocks * launch.block_threads
         launch = replace(launch, order=self.options.order, seed=self.options.seed)
-        with _progress(kernel.__name__, launch):
-            for fault in self._execute(kernel, launch, args):
+        with _progress(kernel.__name__, launch) as block_done:
+            for fault in self._execute(kernel, launch, args, block_done):
                 self.note(fault)
 
-    def _execute(self, kernel: Dispatcher, launch: Launch, args: tuple) -> list[Fault]:
+    def _execute(self, kernel: Dispatcher, launch: Launch, args: tuple, block_done: Callable[[], None]) -> list[Fault]:
         """Run a launch: watched, but for one that was watched often enough, where it can be compiled."""
         shape = kernel.py_func.__code__, launch.grid, launch.block, tuple(_shape(a) for a in args)
         self.shapes[shape] += 1
         if self.options.executor == "checked" and self.shapes[shape] > self.options.limit:
             try:
-                found = EXECUTORS["compiled"](kernel, launch, args)
+                found = EXECUTORS["compiled"](kernel, launch, args, block_done)
             except UnsupportedError:
                 self.shapes[shape] = -sys.maxsize  # it is watched from now on
             else:
                 self.unwatched += 1
                 return found
         try:
-            return EXECUTORS[self.options.executor](kernel, launch, args)
+            return EXECUTORS[self.options.executor](kernel, launch, args, block_done)
         except UnsupportedError as error:
             self.refused.append(error)
             raise
@@ -155,10 +156,18 @@ def _ptx(kernel: Dispatcher, launch: Launch, args: tuple) -> None:
         written(list(args))
 
 
-def _unwatched(run: Callable) -> Callable[[Dispatcher, Launch, tuple], list[Fault]]:
+Execute = Callable[[Dispatcher, Launch, tuple, Callable[[], None]], list[Fault]]  # the last counts blocks, if it can
+
+
+def _watched(kernel: Dispatcher, launch: Launch, args: tuple, block_done: Callable[[], None]) -> list[Fault]:
+    """Run a launch with every access watched."""
+    return collect_faults(kernel, launch, args, block_done=block_done)
+
+
+def _unwatched(run: Callable) -> Execute:
     """Return an executor that gives its faults, as the checked one does, where ``run`` raises them."""
 
-    def execute(kernel: Dispatcher, launch: Launch, args: tuple) -> list[Fault]:
+    def execute(kernel: Dispatcher, launch: Launch, args: tuple, block_done: Callable[[], None]) -> list[Fault]:
         try:
             run(kernel, launch, args)
         except KernelFaults as found:
@@ -168,18 +177,24 @@ def _unwatched(run: Callable) -> Callable[[Dispatcher, Launch, tuple], list[Faul
     return execute
 
 
-EXECUTORS: dict[str, Callable[[Dispatcher, Launch, tuple], list[Fault]]] = {
-    "checked": collect_faults,
+EXECUTORS: dict[str, Execute] = {
+    "checked": _watched,
     "compiled": _unwatched(run_compiled),
     "ptx": _unwatched(_ptx),
 }
 
 
 @contextmanager
-def _progress(kernel: str, launch: Launch) -> Iterator[None]:
-    """Show on a terminal, after a few seconds, which kernel is running and for how long."""
+def _progress(kernel: str, launch: Launch) -> Iterator[Callable[[], None]]:
+    """Show on a terminal, after a few seconds, which kernel is running, and how far it is: what is given counts."""
+    blocks = itertools.count(1)
+    reached = [0]
+
+    def block_done() -> None:
+        reached[0] = next(blocks)
+
     if not is_terminal(sys.stderr):
-        yield
+        yield block_done
         return
     done, started = Event(), time.monotonic()
     what = f"{kernel}: {_count(launch.blocks, 'block')} of {_count(launch.block_threads, 'thread')}"
@@ -187,13 +202,18 @@ def _progress(kernel: str, launch: Launch) -> Iterator[None]:
     def show() -> None:
         wait = PATIENCE
         while not done.wait(wait):
-            print(f"\r{what}, {format_duration(time.monotonic() - started)} ", end="", file=sys.stderr, flush=True)
+            seconds = time.monotonic() - started
+            left = ""
+            if reached[0]:
+                remaining = seconds / reached[0] * (launch.blocks - reached[0])
+                left = f", {reached[0]:,} done, {format_duration(remaining)} left"
+            print(f"\r{what}, {format_duration(seconds)}{left} \x1b[K", end="", file=sys.stderr, flush=True)
             wait = 0.5
 
     thread = Thread(target=show, daemon=True)
     thread.start()
     try:
-        yield
+        yield block_done
     finally:
         done.set()
         thread.join()

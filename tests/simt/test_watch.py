@@ -87,11 +87,13 @@ def test_a_launch_that_takes_long_says_so_on_a_terminal(
 ) -> None:
     @cuda.jit
     def slow(x):
-        for _ in range(20000):
-            x[0] += 1
+        for _ in range(5000):
+            x[cuda.blockIdx.x] += 1
 
     monkeypatch.setattr(watch, "is_terminal", lambda file: True)
     monkeypatch.setattr(watch, "PATIENCE", 0.0)
     with launches_go_to(Runner(make_watch().launch)):
-        slow[1, 1](np.zeros(1))
-    assert re.match(r"\rslow: 1 block of 1 thread, [\d.]+ s ", capsys.readouterr().err)
+        slow[40, 1](np.zeros(40))
+    told = capsys.readouterr().err
+    assert re.match(r"\rslow: 40 blocks of 1 thread, [\d.]+ s ", told)
+    assert re.search(r", \d+ done, [\d.]+ s left ", told)
