@@ -7,6 +7,7 @@ COMMANDS = {
     "gradcheck": "every gradient against central differences",
     "bench": "our training step beside PyTorch's",
     "curves": "several runs in one picture",
+    "simt": "CUDA kernels of a script, run and checked with no GPU",
 }
 
 if __name__ == "__main__":

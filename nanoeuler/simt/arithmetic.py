@@ -436,6 +436,7 @@ def _binary(function: Callable) -> Callable[[Any, Any], Any]:
     table = Operation(function, _natural)
 
     def operate(a: Any, b: Any) -> Any:
+        """Return the result of an operator on two numbers, with Numba's types."""
         return table[type(a), type(b)](a, b)
 
     return operate

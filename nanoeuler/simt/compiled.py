@@ -24,7 +24,7 @@ from numba.core.types import Type
 
 import nanoeuler
 from nanoeuler.files import replace_file
-from nanoeuler.simt import faults, float16  # noqa: F401  (importing float16 teaches it to Numba)
+from nanoeuler.simt import faults, float16
 from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
 from nanoeuler.simt.launch import Launch, coordinates, turns
 from nanoeuler.simt.native import kept
@@ -150,6 +150,7 @@ def _aligned(size: int) -> np.ndarray:
 @functools.lru_cache(maxsize=512)
 def _compiled(function: FunctionType) -> tuple[Program, Callable]:
     """Return a kernel's program and the function that launches it; Numba compiles it for each new set of types."""
+    float16.install()
     program = rewrite(function)
     count = len(program.kernel.tree.args.args) - 2
     parameters = "".join(f", argument_{position}" for position in range(count))

@@ -10,9 +10,12 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core.datamodel import models, register_default
-from numba.core.imputils import lower_cast, lower_constant
+from numba.core.imputils import Registry
+from numba.core.registry import cpu_target
 from numba.extending import overload
 
+_registry = Registry("nanoeuler.simt.float16")  # of its own: numba-cuda reads the common one, and keeps float16 as i16
+lower_cast, lower_constant = _registry.lower_cast, _registry.lower_constant
 _HALF, _SINGLE, _INT32 = ir.HalfType(), ir.FloatType(), ir.IntType(32)
 
 
@@ -87,3 +90,7 @@ def _in_float16(operation: Any) -> None:
 
 for _operation in (operator.add, operator.sub, operator.mul, operator.truediv):
     _in_float16(_operation)
+
+def install() -> None:
+    """Make CPU Numba's context know float16; to do it once more costs nothing."""
+    cpu_target.target_context.install_registry(_registry)

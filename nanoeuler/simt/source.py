@@ -188,7 +188,7 @@ STATEMENTS = (
     *(ast.Break, ast.Continue, ast.Pass, ast.Assert, ast.Raise),
 )
 EXPRESSIONS = (
-    *(ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.Constant),
+    *(ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.Constant),
     *(ast.Attribute, ast.Subscript, ast.Name, ast.Tuple, ast.Slice),
 )
 BUILTINS = {

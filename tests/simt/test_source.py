@@ -142,9 +142,14 @@ def uses_comprehension(out):
     out[0] = sum(v for v in out)
 
 
+def uses_walrus(out):
+    out[0] = (n := 3) + n
+
+
 @pytest.mark.parametrize(
     ("kernel", "line", "text"),
     [
+        (uses_walrus, 1, "(n := 3)"),
         (uses_with, 1, "with out:"),
         (uses_list, 1, "[1, 2]"),
         (uses_unknown_name, 1, "'nowhere'"),

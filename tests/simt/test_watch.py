@@ -87,13 +87,13 @@ def test_a_launch_that_takes_long_says_so_on_a_terminal(
 ) -> None:
     @cuda.jit
     def slow(x):
-        for _ in range(5000):
+        for _ in range(20000):
             x[cuda.blockIdx.x] += 1
 
     monkeypatch.setattr(watch, "is_terminal", lambda file: True)
     monkeypatch.setattr(watch, "PATIENCE", 0.0)
     with launches_go_to(Runner(make_watch().launch)):
-        slow[40, 1](np.zeros(40))
+        slow[20, 1](np.zeros(20))
     told = capsys.readouterr().err
-    assert re.match(r"\rslow: 40 blocks of 1 thread, [\d.]+ s ", told)
+    assert re.match(r"\rslow: 20 blocks of 1 thread, [\d.]+ s ", told)
     assert re.search(r", \d+ done, [\d.]+ s left ", told)
