@@ -20,10 +20,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numba.core import types, typing
+from numba.core import types
 from numba.core.registry import cpu_target
-from numba.core.types.containers import Tuple, UniTuple
 from numba.np.numpy_support import as_dtype, from_dtype
+
+from nanoeuler.simt.signatures import SIGNATURES
 
 
 class Literal(np.float64):
@@ -102,25 +103,6 @@ def _context() -> Any:
 
 COMPARISONS = {operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne}
 HALF = COMPARISONS | {operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.pos, abs}
-
-
-def _cases() -> dict[Callable, list]:
-    """Return the signatures that functions of ``math`` have on the CUDA target (numba.cuda.cudamath)."""
-    i32, i64, u64, f16, f32, f64 = types.int32, types.int64, types.uint64, FLOAT16, FLOAT32, FLOAT64
-    unary = [(f64, i64), (f64, u64), (f32, f32), (f64, f64)]
-    mixed = [(f64, i64, i64), (f64, u64, u64), (f32, f32, f32), (f64, f64, f64)]
-    power = [(f32, f32, f32), (f64, f64, f64), (f32, f32, i32), (f64, f64, i32)]
-    cases: dict[str, list] = {
-        **dict.fromkeys(UNARY_MATH, unary),
-        **{name: [*unary, (f16, f16)] for name in HALF_MATH},
-        **{name: [(BOOLEAN, k) for k in (i64, u64, f32, f64)] for name in PREDICATES},
-        **dict.fromkeys(("atan2", "hypot"), mixed),
-        **dict.fromkeys(("copysign", "fmod", "nextafter", "remainder"), power[:2]),
-        **{"pow": power, "ldexp": power[2:]},
-        "frexp": [(Tuple((f, i32)), f) for f in (f32, f64)],
-        "modf": [(UniTuple(f, 2), f) for f in (f64, f32)],
-    }
-    return {getattr(math, n): [typing.signature(*c) for c in v] for n, v in cases.items() if hasattr(math, n)}
 
 
 @functools.cache
@@ -615,7 +597,6 @@ BINARY_MATH: dict[str, Callable] = {
     **{"remainder": _ieee_remainder, "nextafter": np.nextafter},
 }
 MATH = {*UNARY_MATH, *PREDICATES, *BINARY_MATH, "frexp", "ldexp", "modf"}
-HALF_MATH = {"sin", "cos", "ceil", "floor", "sqrt", "log", "log2", "log10", "exp", "fabs", "trunc", "exp2"}
 
 
 def _math(function: Callable, scalars: tuple[type, ...]) -> Kernel:
@@ -641,7 +622,7 @@ def _math(function: Callable, scalars: tuple[type, ...]) -> Kernel:
     return lambda x: (target(np.frexp(np.float64(x))[0]), np.int32(np.frexp(np.float64(x))[1]))
 
 
-CUDA_CASES = _cases()
+CUDA_CASES = {getattr(math, name): cases for name, cases in SIGNATURES.items() if hasattr(math, name)}
 
 
 # numba.cuda's functions on numbers ----------------------------------------------------------------------------------

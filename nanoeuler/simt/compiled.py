@@ -214,7 +214,7 @@ def cache_folder() -> Path:
 def _own_text() -> bytes:
     """Return the text of what machine code is made by."""
     parts = ["names", "source", "rewrite", "native", "numeric", "atomics", "scheduler", "compiled", "float16"]
-    parts += ["mathematics", "libdevice", "primitives", "special", "half"]
+    parts += ["mathematics", "signatures", "libdevice", "primitives", "special", "half"]
     return b"".join(Path(__file__).with_name(f"{part}.py").read_bytes() for part in parts)
 
 

@@ -91,6 +91,7 @@ def _in_float16(operation: Any) -> None:
 for _operation in (operator.add, operator.sub, operator.mul, operator.truediv):
     _in_float16(_operation)
 
+
 def install() -> None:
     """Make CPU Numba's context know float16; to do it once more costs nothing."""
     cpu_target.target_context.install_registry(_registry)
