@@ -16,7 +16,7 @@ array([0., 2., 4., 6., 8.], dtype=float32)
 
 ``run`` has three executors: "compiled" is native code of the CPU, the quick one; "checked" watches every access and
 finds races, missed barriers and bad indices; "ptx" interprets the text that the GPU's compiler makes of the kernel.
-``compile_report`` says what that compiler makes of it on each architecture. docs/simt.md has an example of each.
+``compile_report`` says what that compiler makes of it on each architecture. README.md here has an example of each.
 """
 
 import importlib
@@ -27,18 +27,18 @@ from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
 from nanoeuler.simt.launch import Dimensions, Order, launch_shape
 
 if TYPE_CHECKING:
+    from nanoeuler.simt.checked.memory import require_alignment
     from nanoeuler.simt.judge import CompileReport, compile_report, format_report, gate
-    from nanoeuler.simt.memory import require_alignment
     from nanoeuler.simt.orders import compare_orders
     from nanoeuler.simt.source import emulates
 
 Executor = Literal["compiled", "checked", "ptx"]
-EXECUTORS = {"compiled": "compiled.run_compiled", "checked": "checked.run_checked", "ptx": "ptx.run_ptx"}
+EXECUTORS = {"compiled": "run_compiled", "checked": "run_checked", "ptx": "run_ptx"}  # package of this one: function
 
 # What is imported when it is first asked for: Numba alone takes longer than this package may.
 _PARTS = {
     **dict.fromkeys(("CompileReport", "compile_report", "format_report", "gate"), "judge"),
-    **{"compare_orders": "orders", "emulates": "source", "require_alignment": "memory"},
+    **{"compare_orders": "orders", "emulates": "source", "require_alignment": "checked.memory"},
 }
 
 __all__ = [
@@ -82,8 +82,9 @@ def run(
     """
     if executor not in EXECUTORS:
         raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}: use {', '.join(EXECUTORS)}")
-    part, name = EXECUTORS[executor].split(".")
-    getattr(_part(part), name)(kernel, launch_shape(grid, block, shared_bytes, order, seed), tuple(args))
+    getattr(_part(executor), EXECUTORS[executor])(
+        kernel, launch_shape(grid, block, shared_bytes, order, seed), tuple(args)
+    )
 
 
 def _part(name: str) -> Any:

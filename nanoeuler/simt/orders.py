@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.errors import UserError
-from nanoeuler.simt.checked import run_checked
+from nanoeuler.simt.checked.execute import run_checked
 from nanoeuler.simt.launch import Dimensions, Launch, launch_shape
 from nanoeuler.simt.source import read
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nanoeuler.console import format_duration, is_terminal, visible
 from nanoeuler.errors import UserError
-from nanoeuler.simt.checked import collect_faults
+from nanoeuler.simt.checked.execute import collect_faults
 from nanoeuler.simt.cuda.arguments import written
 from nanoeuler.simt.cuda.dispatch import Dispatcher, run_compiled
 from nanoeuler.simt.cuda.install import genuine, genuine_function

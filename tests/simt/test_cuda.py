@@ -10,7 +10,7 @@ import pytest
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt import UnsupportedError, cuda, names
-from nanoeuler.simt.checked import collect_faults
+from nanoeuler.simt.checked.execute import collect_faults
 from nanoeuler.simt.cuda import float32, int32
 from nanoeuler.simt.cuda import random as cuda_random
 from nanoeuler.simt.cuda.dispatch import Runner, launches_go_to

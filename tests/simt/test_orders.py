@@ -5,7 +5,7 @@ import pytest
 from numba import cuda
 
 from nanoeuler.errors import UserError
-from nanoeuler.simt.checked import collect_faults
+from nanoeuler.simt.checked.execute import collect_faults
 from nanoeuler.simt.faults import KernelFaults
 from nanoeuler.simt.launch import Launch
 from nanoeuler.simt.orders import compare_orders

@@ -7,7 +7,7 @@ import pytest
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt import toolchain
-from nanoeuler.simt.judge import ARCHITECTURES, compile_report
+from nanoeuler.simt.judge.report import ARCHITECTURES, compile_report
 from nanoeuler.simt.toolchain import INSTALL, assemble, build, make_dispatcher, require_toolkit
 
 pytest.importorskip("numba_cuda", reason=f"needs numba-cuda: {INSTALL}")
@@ -53,7 +53,7 @@ EIATTR_MIN_STACK_SIZE, EIATTR_REGCOUNT = 0x12, 0x2F
 def test_the_figures_are_those_in_the_binary(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
     built = build(kernel.py_func, SIGNATURE, kernel.targetoptions)
     found = attributes(assemble(built, architecture).cubin)
-    monkeypatch.setattr("nanoeuler.simt.judge.disassemble", lambda code: None)
+    monkeypatch.setattr("nanoeuler.simt.judge.report.disassemble", lambda code: None)
     report = compile_report(kernel, SIGNATURE, architecture)[architecture]
     assert (report.registers, report.stack_bytes) == (found[EIATTR_REGCOUNT], found[EIATTR_MIN_STACK_SIZE])
     assert report.stack_bytes >= 256
@@ -111,7 +111,7 @@ def test_a_missing_numba_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_simulator_compiles_nothing() -> None:
     code = (
         "import os; os.environ['NUMBA_ENABLE_CUDASIM'] = '1'\n"
-        "from nanoeuler.simt.judge import compile_report\n"
+        "from nanoeuler.simt.judge.report import compile_report\n"
         "compile_report(lambda a: None, ())"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -11,6 +11,7 @@ from numba.core import types
 from numba.core.types.containers import BaseTuple
 from numba.np.numpy_support import as_dtype
 
+from nanoeuler.simt.checked.memory import mark_written
 from nanoeuler.simt.cuda.arrays import (
     DeviceNDArray,
     MappedNDArray,
@@ -19,7 +20,6 @@ from nanoeuler.simt.cuda.arrays import (
     is_cuda_array,
     to_device,
 )
-from nanoeuler.simt.memory import mark_written
 
 NUMBERS = (bool, int, float, complex, np.number, np.bool_, np.datetime64, np.timedelta64, enum.Enum, np.void)
 

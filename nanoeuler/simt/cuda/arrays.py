@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nanoeuler.simt.checked.memory import mark_written, never_written
 from nanoeuler.simt.faults import UnsupportedError
-from nanoeuler.simt.memory import mark_written, never_written
 
 Shape = int | tuple[int, ...]
 GARBAGE = 0xFF  # in every byte of memory that nothing has written: NaN as a float, -1 as an integer

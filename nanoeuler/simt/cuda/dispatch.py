@@ -34,7 +34,7 @@ class Runner:
 
 def run_compiled(kernel: "Dispatcher", launch: Launch, args: tuple) -> None:
     """Run a launch with the compiled executor, for which all memory counts as written."""
-    from nanoeuler.simt.compiled import run_compiled
+    from nanoeuler.simt.compiled.execute import run_compiled
 
     try:
         run_compiled(kernel, launch, args)

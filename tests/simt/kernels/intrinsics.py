@@ -7,7 +7,7 @@ from numba import cuda, types
 from numba.cuda.extending import intrinsic
 
 from nanoeuler.simt import emulates
-from nanoeuler.simt.memory import require_alignment
+from nanoeuler.simt.checked.memory import require_alignment
 
 REAL, WORD = ir.FloatType(), ir.IntType(32)
 

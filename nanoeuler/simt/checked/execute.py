@@ -1,0 +1,119 @@
+"""The checked executor: runs a kernel with every access watched, and collects what is wrong with it.
+
+The kernel's source becomes Python (``translate``) whose arithmetic is that of ``arithmetic``, whose arrays are the
+views of ``memory`` and whose threads are those of ``block``. ``races`` knows which access comes before which.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nanoeuler.errors import UserError
+from nanoeuler.simt import faults, names
+from nanoeuler.simt.checked import arithmetic, memory
+from nanoeuler.simt.checked.arithmetic import UntypedError
+from nanoeuler.simt.checked.block import Block
+from nanoeuler.simt.checked.races import Monitor, Place, Stopped
+from nanoeuler.simt.checked.translate import KERNEL, translate
+from nanoeuler.simt.faults import Fault, KernelFaults, UnsupportedError
+from nanoeuler.simt.launch import Launch, turns
+from nanoeuler.simt.source import Source, meaning, read
+
+
+def run_checked(kernel: Any, launch: Launch, args: tuple, *, limit: int = 10) -> None:
+    """Run a kernel with every access watched. Arrays in ``args`` (any shape and dtype) are changed in place.
+
+    A race, an uninitialised read, an access outside an array and a float64 are noted, and the kernel goes on: such a
+    read gives NaN or 0, such a write is dropped. A barrier or warp operation that cannot be passed ends the launch.
+
+    The result of an operation is a float64 fault where none of its operands is meant to be float64: ``x * 0.1``,
+    ``1 / n``, ``n * x`` for an integer and a float32. Elements of float64 arrays and casts by name are meant to be; a
+    number among ``args`` only where an array among them is float64 or complex128.
+
+    Raises:
+        KernelFaults: what was found, each kind once per line, ``limit`` at most.
+        UnsupportedError: the kernel uses something that cannot be run.
+        UserError: the arguments do not fit the kernel's parameters.
+    """
+    found = collect_faults(kernel, launch, args, limit=limit)
+    if found:
+        raise KernelFaults(found)
+
+
+def collect_faults(
+    kernel: Any, launch: Launch, args: tuple, *, limit: int = 10, block_done: Callable[[], None] = lambda: None
+) -> list[Fault]:
+    """Do what ``run_checked`` does, and return the faults. ``block_done`` is called after each block."""
+    source = read(kernel)
+    monitor = _monitor(source, launch, limit)
+    arguments = _arguments(source, monitor, args)
+    arithmetic.listen(lambda what: _float64(monitor, what))
+    try:
+        with np.errstate(all="ignore"):
+            _run(source, monitor, arguments, block_done)
+    except Stopped:
+        pass
+    except UserError:
+        raise
+    except Exception as error:
+        file, line = _place(error)
+        told = str(error) if isinstance(error, UntypedError) else f"{type(error).__name__}: {error}"
+        raise UnsupportedError(f"{file}:{line}: in kernel {source.name}: {told}") from error
+    finally:
+        arithmetic.listen(None)
+    return monitor.found
+
+
+def _run(source: Source, monitor: Monitor, arguments: tuple, block_done: Callable[[], None]) -> None:
+    body, launch = translate(source), monitor.launch
+    generator = np.random.default_rng(launch.seed)
+    constants: dict[int, memory.View] = {}
+    epoch = 0
+    try:
+        for number in turns(launch.blocks, launch.order, generator):
+            epoch = Block(launch, number, epoch, monitor, generator, constants).run(body, arguments, source.blocks)
+            block_done()
+    finally:
+        monitor.settle(shared=False)
+
+
+def _monitor(source: Source, launch: Launch, limit: int) -> Monitor:
+    used = {known.name for s in source.everything() for n in ast.walk(s.tree) if (known := meaning(n))}
+    return Monitor(launch, source.name, "syncwarp" in used, bool(used & names.FENCES), limit)
+
+
+def _arguments(source: Source, monitor: Monitor, args: tuple) -> tuple:
+    """Return the arguments as the kernel sees them: views of arrays, typed scalars."""
+    signature = inspect.signature(source.function)
+    try:
+        bound = signature.bind(*args)
+    except TypeError as error:
+        raise UserError(f"{source.file}:{source.tree.lineno}: kernel {source.name}{signature}: {error}") from error
+    bound.apply_defaults()
+    wide = any(isinstance(v, np.ndarray) and v.dtype in (np.float64, np.complex128) for v in args)
+    typed = arithmetic.scalar if wide else arithmetic.literal
+    given = {name: typed(value) for name, value in bound.arguments.items()}
+    return tuple(memory.wrap_arguments(monitor, given).values())
+
+
+def _float64(monitor: Monitor, what: str) -> None:
+    """Report a float64 at the line of the kernel that is being run."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and KERNEL not in frame.f_globals:
+        frame = frame.f_back
+    if frame.f_globals.get(KERNEL):
+        monitor.report(faults.FLOAT64, f"{what} is float64", (frame.f_code.co_filename, frame.f_lineno))
+
+
+def _place(error: BaseException) -> Place:
+    """Return the line of the kernel, or device function, in which an exception arose."""
+    trace, place = error.__traceback__, ("?", 0)
+    while trace is not None:
+        if trace.tb_frame.f_globals.get(KERNEL):
+            place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return place

@@ -1,0 +1,564 @@
+"""A kernel's source made into Python in which each access and each operation is a call, with its line.
+
+``a[i] = x * b[j]`` becomes ``store(multiply(x, load(b, j, place)), a, i, place)``, a number its NumPy scalar, a barrier
+or warp operation a ``yield`` that says what the thread waits for. Line numbers stay those of the kernel's file.
+"""
+
+import ast
+import builtins
+from collections import namedtuple
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from nanoeuler.simt import faults, names
+from nanoeuler.simt.checked import accesses, arithmetic, memory
+from nanoeuler.simt.checked.arithmetic import KINDS, OPERATORS, WIDE, Literal, UntypedError
+from nanoeuler.simt.checked.block import ENDLESS, PAUSE, Ended, Thread
+from nanoeuler.simt.checked.races import Place
+from nanoeuler.simt.source import EMULATIONS, Source, meaning, python_function, read, unsupported, waits
+
+# What a translated kernel calls -------------------------------------------------------------------------------------
+
+KERNEL = "__kernel"  # a global name of each translated function, by which its frames are known: False for our own
+
+
+def joined(value: Any, other: Any) -> Any:
+    """Return one side of ``a if test else b`` as Numba types the whole, whose other side is the number ``other``."""
+    if type(value) not in KINDS:
+        return value
+    kind = arithmetic.unify((KINDS[type(value)], KINDS[type(other)]))
+    if kind in WIDE and KINDS[type(value)] not in WIDE:
+        return Literal(value)
+    return value if KINDS[type(value)] == kind else arithmetic.cast(value, kind)
+
+
+def raised(thread: Thread, place: Place, what: str) -> None:
+    """End a thread that raised."""
+    thread.block.monitor.report(faults.RAISED, what, place)
+    raise Ended
+
+
+def endless(thread: Thread, place: Place) -> None:
+    """End the launch: a loop has run for too long."""
+    monitor = thread.block.monitor
+    party = monitor.party(monitor.now, place, "loops")
+    monitor.stop(faults.DEADLOCK, f"this loop has gone round {ENDLESS:,} times without an end", place, (party,))
+
+
+def printed(*values: Any) -> None:
+    """Print what a kernel prints."""
+    print(*(v.item() if isinstance(v, np.generic) else v for v in values))
+
+
+def returned(value: Any, kinds: tuple[Any, ...]) -> Any:
+    """Return what a function of libdevice returns, in the types that it declares."""
+    if isinstance(value, tuple):
+        return tuple(arithmetic.cast(v, kind) for v, kind in zip(value, kinds, strict=True))
+    return arithmetic.cast(value, kinds[0])
+
+
+def vector(name: str, values: tuple) -> tuple:
+    """Return a vector value made of numbers and smaller vectors."""
+    component, width = names.VECTORS[name]
+    flat = [n for value in values for n in (value if isinstance(value, tuple) else (value,))]
+    if len(flat) != width:
+        raise UntypedError(f"cuda.{name} takes {width} numbers, and was given {len(flat)}")
+    kind = getattr(types, component)
+    return VECTORS[width](*(arithmetic.cast(v, kind) for v in flat))
+
+
+_make: Any = namedtuple  # mypy follows it only where the names are written out
+VECTORS = {n: _make(f"Vector{n}", tuple("xyzw"[:n])) for n in (1, 2, 3, 4)}
+
+
+# Translation --------------------------------------------------------------------------------------------------------
+
+_translated: dict[FunctionType, tuple[Source, Callable]] = {}
+
+
+def translate(source: Source) -> Callable:
+    """Return the Python function that runs ``source``. Its first parameter is the thread; one that waits yields."""
+    known = _translated.get(source.function)
+    if known is not None and known[0] is source:
+        return known[1]
+    writer = _Writer(source)
+    code = compile(ast.fix_missing_locations(ast.Module([writer.function()], [])), source.file, "exec")
+    exec(code, writer.namespace)
+    made = writer.namespace[source.tree.name]
+    _translated[source.function] = source, made
+    for name, target in writer.devices.items():
+        writer.namespace[name] = made if target is source.function else translate(read(target))
+    return made
+
+
+def stands_in(function: FunctionType) -> bool:
+    """Whether a function stands for an instruction or for one of NVIDIA's: what it does, its caller's line does.
+
+    It is given the place of its call. That its arithmetic is float64 is no fault: the GPU's is not this.
+    """
+    ours = function.__module__.startswith(("nanoeuler.simt.functions.", "nanoeuler.simt.cuda.random"))
+    return ours or any(function is emulation for _, emulation in EMULATIONS.values())
+
+
+class _Writer:
+    """Rewrites one function."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.stands_in = stands_in(source.function)
+        self.namespace: dict[str, Any] = {KERNEL: not self.stands_in, "__builtins__": builtins}
+        self.devices: dict[str, FunctionType] = {}
+        self.locals_made: list[str] = []
+        self.count = 0
+
+    # Building blocks
+
+    def new(self, prefix: str) -> str:
+        """Return a name that no kernel has."""
+        self.count += 1
+        return f"__{prefix}{self.count}"
+
+    def constant(self, value: Any) -> ast.expr:
+        """Return the name of a value that is made once."""
+        name = self.new("k")
+        self.namespace[name] = value
+        return ast.Name(name, ast.Load())
+
+    def call(self, at: ast.AST, function: Callable, *arguments: ast.expr) -> ast.expr:
+        """Return a call of one of this package's functions."""
+        name = f"__{function.__module__.rpartition('.')[2]}_{id(function)}"
+        self.namespace[name] = function
+        return _at(ast.Call(_at(ast.Name(name, ast.Load()), at), list(arguments), []), at)
+
+    def place(self, node: ast.AST) -> ast.expr:
+        """Return file and line of a node, as a constant; in a function that stands for another, those of its call."""
+        if self.stands_in:
+            return _at(ast.Name("__place", ast.Load()), node)
+        place: Any = self.source.file, getattr(node, "lineno", 0)
+        return _at(ast.Constant(place), node)
+
+    def thread(self, name: str, at: ast.AST) -> ast.expr:
+        """Return an attribute of the thread."""
+        return _at(ast.Attribute(_at(ast.Name("__t", ast.Load()), at), name, ast.Load()), at)
+
+    # Functions
+
+    def function(self) -> ast.FunctionDef:
+        """Return the function, rewritten."""
+        tree, function = self.source.tree, self.source.function
+        body = self.body(tree.body)
+        start = [_at(ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)), tree) for n in self.locals_made]
+        given = tree.args
+        defaults = [self.constant(arithmetic.literal(v)) for v in function.__defaults__ or ()]
+        keywords = function.__kwdefaults__ or {}
+        only = [
+            self.constant(arithmetic.literal(keywords[a.arg])) if a.arg in keywords else None for a in given.kwonlyargs
+        ]
+        hidden = ("__t", "__place") if self.stands_in else ("__t",)
+        arguments = ast.arguments(
+            posonlyargs=[],
+            args=[ast.arg(a) for a in (*hidden, *(a.arg for a in (*given.posonlyargs, *given.args)))],
+            kwonlyargs=[ast.arg(a.arg) for a in given.kwonlyargs],
+            kw_defaults=only,
+            defaults=defaults,
+        )
+        made = ast.parse(f"def {tree.name}(): pass").body[0]  # with all fields that this version of Python has
+        assert isinstance(made, ast.FunctionDef)
+        made.args, made.body = arguments, [*start, *body] or [ast.Pass()]
+        return _at(made, tree)
+
+    def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """Return statements, rewritten."""
+        return [new for old in statements for new in self.statement(old)] or [ast.Pass()]
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """Return what one statement becomes."""
+        made = getattr(self, f"do_{type(node).__name__.lower()}")(node)
+        return [_at(m, node) for m in (made if isinstance(made, list) else [made])]
+
+    def do_pass(self, node: ast.Pass) -> ast.stmt:
+        return node
+
+    do_break = do_continue = do_pass
+
+    def do_expr(self, node: ast.Expr) -> ast.stmt:
+        if isinstance(node.value, ast.Constant):
+            return ast.Pass()
+        return ast.Expr(self.expression(node.value))
+
+    def do_return(self, node: ast.Return) -> ast.stmt:
+        return ast.Return(self.expression(node.value) if node.value else None)
+
+    def do_if(self, node: ast.If) -> ast.stmt:
+        return ast.If(self.expression(node.test), self.body(node.body), self.body(node.orelse) if node.orelse else [])
+
+    def do_while(self, node: ast.While) -> list[ast.stmt]:
+        """A loop counts its rounds, and lets other threads take their turns where it may be waiting for them."""
+        rounds = self.new("rounds")
+        stuck = self.call(node, endless, ast.Name("__t", ast.Load()), self.place(node))
+        count = ast.parse(f"{rounds} += 1\nif {rounds} > {ENDLESS}: pass").body
+        assert isinstance(count[1], ast.If)
+        count[1].body = [ast.Expr(stuck)]
+        if waits(node):
+            count = [ast.Expr(self.wait(node, PAUSE, []))]
+        count = [_at(c, node) for c in count]
+        start = ast.parse(f"{rounds} = 0").body
+        orelse = self.body(node.orelse) if node.orelse else []
+        return [*start, ast.While(self.expression(node.test), [*count, *self.body(node.body)], orelse)]
+
+    def do_for(self, node: ast.For) -> ast.stmt:
+        target, unpack = self.target(node.target)
+        body = [*unpack, *self.body(node.body)]
+        return ast.For(target, self.iterated(node.iter), body, self.body(node.orelse) if node.orelse else [])
+
+    def iterated(self, node: ast.expr) -> ast.expr:
+        """Return what a loop runs over: the elements of an array are loads."""
+        known = meaning(node.func) if isinstance(node, ast.Call) else None
+        value = self.expression(node)
+        if known is not None and known.target in OWN_BUILTINS:
+            return value
+        return self.call(node, accesses.elements, value, self.place(node))
+
+    def do_assign(self, node: ast.Assign) -> list[ast.stmt]:
+        name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else None
+        value = self.expression(node.value, name)
+        if len(node.targets) > 1:
+            kept = self.new("v")
+            first = _at(ast.Assign([ast.Name(kept, ast.Store())], value), node)
+            return [first, *(s for t in node.targets for s in self.assign(t, ast.Name(kept, ast.Load()), node))]
+        return self.assign(node.targets[0], value, node)
+
+    def do_annassign(self, node: ast.AnnAssign) -> list[ast.stmt]:
+        if node.value is None:
+            return [ast.Pass()]
+        name = node.target.id if isinstance(node.target, ast.Name) else None
+        return self.assign(node.target, self.expression(node.value, name), node)
+
+    def assign(self, target: ast.expr, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
+        """Return the assignment of a value that is already rewritten."""
+        if isinstance(target, ast.Name):
+            return [_at(ast.Assign([target], value), at)]
+        if isinstance(target, ast.Subscript):
+            parts = self.expression(target.value), self.index(target.slice), self.place(target)
+            return [_at(ast.Expr(self.call(target, accesses.store, value, *parts)), at)]
+        if isinstance(target, ast.Attribute):
+            parts = self.expression(target.value), _at(ast.Constant(target.attr), at), self.place(target)
+            return [_at(ast.Expr(self.call(target, accesses.store, value, *parts)), at)]
+        new, unpack = self.target(target)
+        return [_at(ast.Assign([new], value), at), *unpack]
+
+    def target(self, target: ast.expr) -> tuple[ast.expr, list[ast.stmt]]:
+        """Return a target made of plain names, and the statements that bring their values where they belong."""
+        if isinstance(target, ast.Name):
+            return target, []
+        if isinstance(target, ast.Tuple):
+            parts = [self.target(t) for t in target.elts]
+            names_ = _at(ast.Tuple([p[0] for p in parts], ast.Store()), target)
+            return names_, [s for p in parts for s in p[1]]
+        kept = self.new("v")
+        value = _at(ast.Name(kept, ast.Load()), target)
+        statement = _at(ast.Pass(), target)
+        return _at(ast.Name(kept, ast.Store()), target), self.assign(target, value, statement)
+
+    def do_augassign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        operate = OPERATORS[type(node.op)]
+        if isinstance(node.target, ast.Name):
+            old: ast.expr = _at(ast.Name(node.target.id, ast.Load()), node)
+            return self.assign(node.target, self.call(node, operate, old, self.expression(node.value)), node)
+        assert isinstance(node.target, (ast.Subscript, ast.Attribute))
+        keep, where = self.new("v"), self.new("v")
+        index = (
+            self.index(node.target.slice)
+            if isinstance(node.target, ast.Subscript)
+            else _at(ast.Constant(node.target.attr), node)
+        )
+        parts = [_at(ast.Name(n, ast.Load()), node) for n in (keep, where)]
+        old = self.call(node.target, accesses.load, *parts, self.place(node.target))
+        new = self.call(node, operate, old, self.expression(node.value))
+        return [
+            ast.Assign([ast.Name(keep, ast.Store())], self.expression(node.target.value)),
+            ast.Assign([ast.Name(where, ast.Store())], index),
+            ast.Expr(self.call(node.target, accesses.store, new, *parts, self.place(node.target))),
+        ]
+
+    def do_assert(self, node: ast.Assert) -> ast.stmt:
+        failed = self.call(
+            node, raised, ast.Name("__t", ast.Load()), self.place(node), ast.Constant(f"`{ast.unparse(node)}` failed")
+        )
+        return ast.If(self.expression(node.test), [ast.Pass()], [ast.Expr(failed)])
+
+    def do_raise(self, node: ast.Raise) -> ast.stmt:
+        what = ast.Constant(f"`{ast.unparse(node)}`")
+        return ast.Expr(self.call(node, raised, ast.Name("__t", ast.Load()), self.place(node), what))
+
+    # Expressions
+
+    def expression(self, node: ast.expr, name: str | None = None) -> ast.expr:
+        """Return an expression, rewritten; ``name`` is the variable that it is assigned to."""
+        known, value = self.folded(node)
+        if known:
+            return _at(self.constant(value), node)
+        if isinstance(node, ast.Call):
+            return _at(self.of_call(node, name), node)
+        return _at(getattr(self, f"of_{type(node).__name__.lower()}")(node), node)
+
+    def folded(self, node: ast.expr) -> tuple[bool, Any]:
+        """Return whether an expression is a number known before the run, and the number."""
+        if isinstance(node, ast.Constant):
+            value = node.value
+            return isinstance(value, (bool, int, float, complex)), arithmetic.literal(value)
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            value = self.value(node)
+            return _is_number(value), arithmetic.literal(value) if _is_number(value) else None
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+            operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
+            return self.computed(OPERATORS[type(node.op)], operands)
+        known = meaning(node.func) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and known and not node.keywords and node.args:
+            if known.kind == "cast":
+                return self.computed(lambda value: arithmetic.cast(value, known.target), node.args)
+            if known.kind == "python" and getattr(known.target, "__module__", "") == "math":
+                return self.computed(lambda *values: arithmetic.call(known.target, values), node.args)
+        return False, None
+
+    def computed(self, function: Callable, operands: list[ast.expr]) -> tuple[bool, Any]:
+        """Return what a function gives for numbers that are known before the run."""
+        parts = [self.folded(o) for o in operands]
+        if not all(known for known, _ in parts):
+            return False, None
+        try:
+            with np.errstate(all="ignore"):
+                value = function(*(v for _, v in parts))
+        except (UntypedError, ArithmeticError, ValueError):
+            return False, None
+        wide = type(value) is np.float64 and not any(type(v) is np.float64 for _, v in parts)
+        return True, Literal(value) if wide and function in OPERATORS.values() else value
+
+    def value(self, node: ast.expr) -> Any:
+        """Return what a dotted global name stands for, None where it is local or means something to CUDA."""
+        if isinstance(node, ast.Attribute):
+            parent = self.value(node.value)
+            return getattr(parent, node.attr, None) if parent is not None and meaning(node) is None else None
+        if isinstance(node, ast.Name) and node.id not in self.source.locals:
+            return self.source.namespace.get(node.id)
+        return None
+
+    def of_constant(self, node: ast.Constant) -> ast.expr:
+        return ast.Constant(node.value)
+
+    def of_name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.source.locals:
+            return ast.Name(node.id, ast.Load())
+        return self.global_value(node)
+
+    def of_attribute(self, node: ast.Attribute) -> ast.expr:
+        if self.value(node) is not None or meaning(node) is not None:
+            return self.global_value(node)
+        return self.call(
+            node, accesses.attribute, self.expression(node.value), ast.Constant(node.attr), self.place(node)
+        )
+
+    def global_value(self, node: ast.Name | ast.Attribute) -> ast.expr:
+        """Return an index of CUDA, a global array, a type, or whatever else a global name is."""
+        known = meaning(node)
+        if known is not None and known.kind == "cuda":
+            return self.thread(known.name.replace(".", "_"), node)
+        value = self.value(node)
+        if isinstance(value, np.ndarray):
+            name = _at(ast.Constant(ast.unparse(node)), node)
+            return ast.Call(self.thread("constant", node), [self.constant(value), name], [])
+        return self.constant(arithmetic.literal(value))
+
+    def of_tuple(self, node: ast.Tuple) -> ast.expr:
+        return ast.Tuple([self.expression(e) for e in node.elts], ast.Load())
+
+    def of_slice(self, node: ast.Slice) -> ast.expr:
+        bounds = [self.expression(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
+        return self.call(node, slice, *bounds)
+
+    def of_binop(self, node: ast.BinOp) -> ast.expr:
+        return self.call(node, OPERATORS[type(node.op)], self.expression(node.left), self.expression(node.right))
+
+    def of_unaryop(self, node: ast.UnaryOp) -> ast.expr:
+        return self.call(node, OPERATORS[type(node.op)], self.expression(node.operand))
+
+    def of_boolop(self, node: ast.BoolOp) -> ast.expr:
+        return ast.BoolOp(node.op, [self.expression(v) for v in node.values])
+
+    def of_ifexp(self, node: ast.IfExp) -> ast.expr:
+        sides = []
+        for side, other in ((node.body, node.orelse), (node.orelse, node.body)):
+            known, value = self.folded(other)
+            made = self.expression(side)
+            sides.append(self.call(node, joined, made, self.constant(value)) if known else made)
+        return ast.IfExp(self.expression(node.test), *sides)
+
+    def of_compare(self, node: ast.Compare) -> ast.expr:
+        """``a < b < c`` evaluates b once, and c only if it must."""
+        left = self.expression(node.left)
+        tests = []
+        for n, (operation, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            value = self.expression(right)
+            following: ast.expr = value
+            if n < len(node.ops) - 1:
+                name = self.new("v")
+                value = _at(ast.NamedExpr(_at(ast.Name(name, ast.Store()), right), value), right)
+                following = _at(ast.Name(name, ast.Load()), right)
+            operate = OPERATORS.get(type(operation))
+            tests.append(
+                self.call(node, operate, left, value) if operate else _at(ast.Compare(left, [operation], [value]), node)
+            )
+            left = following
+        return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
+
+    def index(self, node: ast.expr) -> ast.expr:
+        """Return an index: one of numbers that are known is one constant."""
+        if isinstance(node, ast.Tuple):
+            parts = [self.folded(e) for e in node.elts]
+            if all(known for known, _ in parts):
+                return self.constant(tuple(v for _, v in parts))
+        return self.expression(node)
+
+    def of_subscript(self, node: ast.Subscript) -> ast.expr:
+        value = self.expression(node.value)
+        if isinstance(node.value, ast.Attribute) and node.value.attr in ("shape", "strides"):
+            return ast.Subscript(value, self.index(node.slice), ast.Load())
+        return self.call(node, accesses.load, value, self.index(node.slice), self.place(node))
+
+    # Calls
+
+    def of_call(self, node: ast.Call, name: str | None) -> ast.expr:
+        known = meaning(node.func)
+        if known is None:
+            assert isinstance(node.func, ast.Attribute)
+            arguments = ast.Tuple([self.expression(a) for a in node.args], ast.Load())
+            value = self.expression(node.func.value)
+            return self.call(node, accesses.method, value, ast.Constant(node.func.attr), arguments, self.place(node))
+        return getattr(self, f"call_{known.kind}")(node, known.name, known.target, name)
+
+    def arguments(self, node: ast.Call) -> list[ast.expr]:
+        """Return all arguments, those by keyword last."""
+        return [self.expression(a) for a in (*node.args, *(k.value for k in node.keywords))]
+
+    def call_device(self, node: ast.Call, name: str, target: FunctionType, _: str | None) -> ast.expr:
+        if target is memory.require_alignment:
+            return self.call(node, accesses.aligned, *self.arguments(node), self.place(node))
+        keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
+        called = self.invoke(node, target, [self.expression(a) for a in node.args], keywords)
+        blocks = target is not self.source.function and read(target).blocks
+        return ast.YieldFrom(called) if blocks else called
+
+    def invoke(
+        self, node: ast.Call, target: FunctionType, arguments: list[ast.expr], keywords: list[ast.keyword]
+    ) -> ast.expr:
+        """Return the call of a function that is rewritten as well."""
+        alias = self.new("device")
+        self.devices[alias] = target
+        hidden: list[ast.expr] = [_at(ast.Name("__t", ast.Load()), node)]
+        hidden += [self.place(node)] if stands_in(target) else []
+        return _at(ast.Call(_at(ast.Name(alias, ast.Load()), node), [*hidden, *arguments], keywords), node)
+
+    def call_libdevice(self, node: ast.Call, name: str, _: Any, __: str | None) -> ast.expr:
+        from nanoeuler.simt.functions import libdevice  # takes long to import, and few kernels need it
+
+        emulation = libdevice.FUNCTIONS.get(name)
+        if emulation is None:
+            raise unsupported(node, self.source.file, f"cuda.libdevice.{name}", "the runner does not have it")
+        arguments = [
+            self.call(node, arithmetic.convert, argument, self.constant(getattr(np, kind)))
+            for argument, kind in zip(self.arguments(node), emulation.arguments, strict=True)
+        ]
+        called = self.invoke(node, python_function(emulation.function), arguments, [])
+        returns = self.constant(tuple(getattr(types, kind) for kind in emulation.returns))
+        return self.call(node, returned, called, returns)
+
+    def call_cast(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
+        scalar = arithmetic.SCALARS.get(target)
+        if scalar is None:
+            raise unsupported(node, self.source.file, f"a cast to {target}", "use a type of numbers")
+        return self.call(node, arithmetic.convert, *self.arguments(node), self.constant(scalar))
+
+    def call_vector(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
+        return self.call(node, vector, ast.Constant(name), ast.Tuple(self.arguments(node), ast.Load()))
+
+    def call_python(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
+        arguments = self.arguments(node)
+        if target in (enumerate, zip):
+            arguments = [self.call(node, accesses.elements, a, self.place(node)) for a in arguments]
+        if target in OWN_BUILTINS:
+            return self.call(node, OWN_BUILTINS[target], *arguments)
+        return self.call(node, arithmetic.call, self.constant(target), ast.Tuple(arguments, ast.Load()))
+
+    def call_cuda(self, node: ast.Call, name: str, target: Any, variable: str | None) -> ast.expr:
+        if name in names.BLOCKING:
+            return self.wait(node, name, self.arguments(node))
+        if name in names.ARRAYS:
+            return self.array(node, name, variable)
+        if name in names.ATOMICS:
+            return self.atomic(node, name.removeprefix("atomic."))
+        if name in names.FENCES:
+            device = ast.Constant(name != "threadfence_block")
+            return ast.Call(self.thread("fence", node), [_at(device, node)], [])
+        if name in names.CACHE_LOADS:
+            return self.call(node, accesses.load, *self.arguments(node), self.place(node))
+        if name in names.CACHE_STORES:
+            array, index, value = self.arguments(node)
+            return self.call(node, accesses.store, value, array, index, self.place(node))
+        if name in arithmetic.CUDA_FUNCTIONS:
+            return self.call(node, arithmetic.CUDA_FUNCTIONS[name], *self.arguments(node))
+        if name == "nanosleep":
+            return self.call(node, _nothing, *self.arguments(node))
+        return ast.Call(self.thread(name, node), self.arguments(node), [])  # grid, gridsize, lanemask_lt
+
+    def wait(self, node: ast.AST, operation: str, arguments: list[ast.expr]) -> ast.expr:
+        """Return the yield of a thread that waits: what for, where, and with which operands."""
+        parts = [ast.Constant(operation), self.place(node), ast.Tuple(arguments, ast.Load())]
+        return _at(ast.Yield(_at(ast.Tuple([_at(p, node) for p in parts], ast.Load()), node)), node)
+
+    def array(self, node: ast.Call, name: str, variable: str | None) -> ast.expr:
+        if name == "const.array_like":
+            return self.expression(node.args[0])
+        site: Any = self.source.file, node.lineno, node.col_offset
+        shown = variable or ast.unparse(node)
+        if name == "shared.array":
+            first: ast.expr = ast.Constant(site)
+        else:
+            kept = self.new("local")
+            self.locals_made.append(kept)
+            first = ast.Name(kept, ast.Load())
+        keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
+        arguments = [first, ast.Constant(shown), *(self.expression(a) for a in node.args)]
+        made = ast.Call(self.thread(name.replace(".", "_"), node), arguments, keywords)
+        return made if name == "shared.array" else ast.NamedExpr(ast.Name(kept, ast.Store()), made)
+
+    def atomic(self, node: ast.Call, name: str) -> ast.expr:
+        arguments = self.arguments(node)
+        if name == "compare_and_swap":
+            arguments.insert(1, self.constant(np.int64(0)))
+        if name in ("cas", "compare_and_swap"):
+            return self.call(node, accesses.swap, *arguments, self.place(node))
+        return self.call(node, accesses.atomic, _at(ast.Constant(name), node), *arguments, self.place(node))
+
+
+OWN_BUILTINS: dict[Any, Callable] = {
+    **{range: arithmetic.numbers, enumerate: arithmetic.numbered, print: printed, zip: zip}
+}
+
+
+def _nothing(*values: Any) -> None:
+    """Do nothing: ``nanosleep`` has no effect on what is computed."""
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(_is_number(v) for v in value)
+    return isinstance(value, (bool, int, float, complex, np.number, np.bool_))
+
+
+def _at(node: Any, where: ast.AST) -> Any:
+    """Return ``node`` at the place of ``where``, unless it has one."""
+    return node if hasattr(node, "lineno") else ast.copy_location(node, where)

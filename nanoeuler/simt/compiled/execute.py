@@ -1,0 +1,148 @@
+"""The compiled executor: a kernel as native code of the CPU, a generator per CUDA thread, block after block."""
+
+import itertools
+import re
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numba.core.errors import NumbaError
+
+from nanoeuler.simt import faults
+from nanoeuler.simt.compiled.build import build
+from nanoeuler.simt.compiled.rewrite import Place
+from nanoeuler.simt.compiled.scheduler import (
+    ABSENT_SOURCE,
+    DIVERGED,
+    DONE,
+    KIND_BITS,
+    KIND_MASK,
+    MISSING,
+    RAISED,
+    SLOT,
+    STUCK,
+    SYNCWARP,
+    WAITING,
+    WORK,
+    run_block,
+    turns_of_warps,
+)
+from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
+from nanoeuler.simt.launch import Launch, coordinates, turns
+from nanoeuler.simt.source import python_function
+
+
+def run_compiled(kernel: Any, launch: Launch, args: tuple) -> None:
+    """Run a kernel as native code; arrays in ``args`` are changed in place.
+
+    Raises:
+        KernelFaults: an index is out of bounds, a barrier or warp operation is not met by all, or the kernel raises.
+        UnsupportedError: the kernel, or its types, cannot be compiled.
+    """
+    function = python_function(kernel)
+    program, run = build(function)
+    threads = launch.block_threads
+    static = -(-program.shared_bytes // 256) * 256
+    private = -(-program.local_bytes // 16) * 16
+    work = np.zeros(WORK * threads, np.int64)
+    where = np.zeros(2, np.int64)
+    given = tuple(_argument(a) for a in args)
+    try:
+        ended = run(
+            launch.grid,
+            launch.block,
+            (static, launch.shared_bytes, private),
+            _aligned(static + launch.shared_bytes),
+            _aligned(private * threads),
+            work,
+            turns_of_warps(threads, launch.order, launch.seed),
+            np.array(turns(launch.blocks, launch.order, np.random.default_rng(launch.seed)), np.int64),
+            where,
+            run_block.address,
+            *given,
+        )
+    except NumbaError as error:
+        raise UnsupportedError(_compile_message(function, given, error)) from error
+    except IndexError as error:
+        raise KernelFaults([_raised(function, launch, where, faults.OUT_OF_BOUNDS, _BOUNDS)]) from error
+    except (ValueError, AssertionError, ArithmeticError, RuntimeError) as error:
+        raise KernelFaults([_raised(function, launch, where, faults.RAISED, f"{error!r}")]) from error
+    if ended:
+        raise KernelFaults([_fault(function, program.places, launch, int(ended), work, where)])
+
+
+_BOUNDS = 'an index is outside its array; executor="checked" tells which, and the line'
+
+
+def _argument(value: Any) -> Any:
+    """Return an argument as Numba takes it: subclasses of ndarray as plain arrays on the same memory."""
+    return np.asarray(value) if isinstance(value, np.ndarray) and type(value) is not np.ndarray else value
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Return ``size`` bytes that start at a multiple of 256."""
+    raw = np.empty(size + 512, np.uint8)
+    start = -raw.ctypes.data % 256
+    return raw[start : start + max(size, 16)]
+
+
+def _compile_message(function: FunctionType, given: tuple, error: Exception) -> str:
+    """Return what Numba found wrong and on which line of the user's, without its advice and its own frames."""
+    kinds = ", ".join(f"{a.dtype}[{a.ndim}-D]" if isinstance(a, np.ndarray) else type(a).__name__ for a in given)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    own = str(Path(__file__).parent)
+    places = [(f, n) for f, n in re.findall(r"During: typing of .* at (.+?) \((\d+)\)", text) if not f.startswith(own)]
+    places = [(f, n) for f, n in places if not Path(f).name.startswith("launch_")]
+    file, line = places[0] if places else (function.__code__.co_filename, function.__code__.co_firstlineno)
+    specific = re.findall(r"TypingError: (?!Failed in)(.+)", text)
+    lines = [part.strip() for part in text.splitlines() if part.strip() and not part.startswith("Failed in nopython")]
+    lines = list(itertools.takewhile(lambda part: not part.startswith("File "), lines))
+    wrong = specific[0] if specific else "\n  ".join(lines[:6])
+    return f"{file}:{line}: kernel {function.__name__} cannot be compiled for ({kinds}):\n  {wrong}"
+
+
+# Faults -------------------------------------------------------------------------------------------------------------
+
+
+def _raised(function: FunctionType, launch: Launch, where: np.ndarray, kind: str, message: str) -> Fault:
+    """Return the fault of a thread that stopped with an exception; its line is not known in native code."""
+    party = _party(launch, int(where[0]), int(where[1]), None, "stopped")
+    return Fault(kind, message, function.__name__, function.__code__.co_filename, (party,))
+
+
+def _party(launch: Launch, block: int, thread: int, line: int | None, action: str) -> Party:
+    """Return a thread by its numbers."""
+    return Party(coordinates(block, launch.grid), coordinates(thread, launch.block), line, action)
+
+
+def _fault(
+    function: FunctionType, places: list[Place], launch: Launch, ended: int, work: np.ndarray, where: np.ndarray
+) -> Fault:
+    """Return the fault with which a block ended, from what its threads were waiting for."""
+    block, thread = int(where[0]), int(where[1])
+    if ended == RAISED:
+        return _raised(function, launch, where, faults.OUT_OF_BOUNDS, _BOUNDS)
+    codes, status = work.reshape(WORK, -1)[SLOT:]
+    waiting = [t for t, state in enumerate(status) if state == WAITING]
+    at = {t: places[int(codes[t]) >> KIND_BITS] for t in waiting}
+    if ended == ABSENT_SOURCE:
+        place = places[int(codes[thread]) >> KIND_BITS]
+        message = f"cuda.{place.operation} reads from a lane that takes no part in it"
+        party = _party(launch, block, thread, place.line, f"waits at cuda.{place.operation}")
+        return Fault(faults.MISSING_LANES, message, function.__name__, place.file, (party,))
+    if ended == STUCK:
+        message = "threads of the block wait in a loop for something that none of them does"
+        party = _party(launch, block, thread, None, "waits in a loop")
+        return Fault(faults.DEADLOCK, message, function.__name__, function.__code__.co_filename, (party,))
+    first = waiting[0]
+    if ended == MISSING:  # those at a barrier do wait in vain, but for those at a warp operation
+        first = next(t for t in waiting if codes[t] & KIND_MASK >= SYNCWARP)
+    others = [t for t in waiting if at[t] != at[first]][:1]
+    parties = tuple(_party(launch, block, t, at[t].line, f"waits at cuda.{at[t].operation}") for t in (first, *others))
+    kind = faults.BARRIER_DIVERGENCE if ended == DIVERGED else faults.MISSING_LANES
+    message = (
+        f"{len(waiting)} of {launch.block_threads} threads wait, in {len(set(at.values()))} different places, "
+        f"and {int((status == DONE).sum())} have returned"
+    )
+    return Fault(kind, message, function.__name__, at[first].file, parties)
