@@ -23,6 +23,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from nanoeuler.errors import UserError, nearest
+from nanoeuler.simt.arguments import bound
 from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
 from nanoeuler.simt.launch import Dimensions, Order, launch_shape
 
@@ -80,11 +81,13 @@ def run(
         UnsupportedError: it uses something that the executor does not know; the message names it and its line.
         UserError: the launch is impossible, the executor unknown, or a package that it needs is not installed.
     """
-    if executor not in EXECUTORS:
-        raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}: use {', '.join(EXECUTORS)}")
-    getattr(_part(executor), EXECUTORS[executor])(
-        kernel, launch_shape(grid, block, shared_bytes, order, seed), tuple(args)
-    )
+    if executor not in tuple(EXECUTORS):
+        raise UserError(f"unknown executor '{executor}'{nearest(str(executor), EXECUTORS)}: use {', '.join(EXECUTORS)}")
+    if not isinstance(args, (tuple, list)):
+        raise UserError(f"args is {type(args).__name__}: give a tuple of the kernel's arguments, (x,) for a single one")
+    launch = launch_shape(grid, block, shared_bytes, order, seed)
+    given = bound(_part("source").python_function(kernel), tuple(args))
+    getattr(_part(executor), EXECUTORS[executor])(kernel, launch, given)
 
 
 def _part(name: str) -> Any:
@@ -99,6 +102,10 @@ def _part(name: str) -> Any:
         if error.name is not None and error.name.split(".")[0] in ("numba", "llvmlite"):
             raise UserError("running kernels takes Numba: python -m pip install 'nanoeuler[gpu]'") from error
         raise
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,7 @@
 """What can be wrong with a kernel: the record of a fault, the exception that carries faults, the words, a picture."""
 
 import linecache
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,18 +22,29 @@ DEADLOCK = "deadlock"
 RAISED = "raised"
 
 ADVICE = {
-    OUT_OF_BOUNDS: "guard the access with the array's size, or launch fewer threads",
+    OUT_OF_BOUNDS: "guard the access with the array's size; a shared array must be as large as the block needs",
     NEGATIVE_INDEX: "guard the access: Numba would wrap a negative index round to the array's end",
     UNINITIALISED: "write the element before it is read; shared and local arrays start with whatever was there",
-    RACE: "put cuda.syncthreads() between the two accesses (cuda.syncwarp() inside a warp), or use an atomic",
-    RACE_BETWEEN_BLOCKS: "let each block have elements of its own, use an atomic, or split the kernel in two launches",
+    RACE: "put cuda.syncthreads() between the two accesses (cuda.syncwarp() inside a warp)",
+    RACE_BETWEEN_BLOCKS: "let each block have elements of its own, or split the kernel in two launches",
     BARRIER_DIVERGENCE: "move the barrier to where every thread of the block reaches it, and return only after it",
     MISSING_LANES: "let every lane that the mask names reach this line, or name only those that do",
     MISALIGNED: "make the address a multiple of the access's size, or give the array alignment=16",
-    FLOAT64: "wrap it in float32(...): a bare 0.1, -math.inf or 1 / n is float64, which is slow on a GPU",
-    DEADLOCK: "the blocks of a launch run one after the other here: a block cannot wait for one that has not started",
+    FLOAT64: "write float32(0.1) for a number, float32(i) for an integer: float64 is slow on a GPU",
+    DEADLOCK: "something must end the loop; blocks run one after the other here, and cannot wait for one to come",
     RAISED: "on a GPU the thread would stop without a word unless the kernel is compiled with debug=True",
 }
+
+
+def advice(fault: "Fault") -> str | None:
+    """Return what to do about a fault; where several threads add to one element, to do it by an atomic."""
+    if fault.kind not in (RACE, RACE_BETWEEN_BLOCKS):
+        return ADVICE.get(fault.kind)
+    if fault.file and len({party.line for party in fault.parties}) == 1:
+        added = re.match(r"(\w+)\[.*?\] \+= (.*)", linecache.getline(fault.file, fault.line or 0).strip())
+        if added and not re.search(rf"\b{added[1]}\b", added[2]):
+            return f"let the threads add one after the other: cuda.atomic.add({added[1]}, index, value)"
+    return ADVICE[fault.kind] + ", or use an atomic"
 
 
 @dataclass(frozen=True)
@@ -67,8 +79,8 @@ class Fault:
         place = f"{Path(self.file).name}:{self.line}" if self.file and self.line else "unknown line"
         lines = [f"{self.kind} in kernel {self.kernel}, {place}: {self.message}"]
         lines += picture(self)
-        if self.kind in ADVICE:
-            lines.append(f"  what to do: {ADVICE[self.kind]}")
+        if (what := advice(self)) is not None:
+            lines.append(f"  what to do: {what}")
         return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """The shape of a launch: how many blocks, how many threads in each, in three dimensions."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -26,12 +27,16 @@ class Launch:
     shared_bytes: int = 0
     order: Order = "forward"
     seed: int = 0
-    block_threads: int = field(init=False)
-    blocks: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "block_threads", self.block[0] * self.block[1] * self.block[2])
-        object.__setattr__(self, "blocks", self.grid[0] * self.grid[1] * self.grid[2])
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def block_threads(self) -> int:
+        """How many threads a block has."""
+        return self.block[0] * self.block[1] * self.block[2]
 
 
 def launch_shape(
@@ -54,8 +59,12 @@ def launch_shape(
     count = threads[0] * threads[1] * threads[2]
     if count > MAX_BLOCK_THREADS:
         raise UserError(f"a block of {threads} has {count} threads, and a GPU takes 1024 at most: launch more blocks")
-    if shared_bytes < 0:
-        raise UserError(f"dynamic shared memory of {shared_bytes} bytes: give the bytes that a block needs, 0 or more")
+    if not isinstance(shared_bytes, (int, np.integer)) or shared_bytes < 0:
+        raise UserError(
+            f"dynamic shared memory of {shared_bytes!r} bytes: give the bytes that a block needs, 0 or more"
+        )
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise UserError(f"seed {seed!r}: give an integer, 0 or more")
     if order not in ORDERS:
         raise UserError(f"unknown order '{order}': use {', '.join(ORDERS)}")
     return Launch(blocks, threads, int(shared_bytes), order, seed)
@@ -82,8 +91,8 @@ def coordinates(index: int, shape: tuple[int, int, int]) -> tuple[int, int, int]
     return index % shape[0], index // shape[0] % shape[1], index // (shape[0] * shape[1])
 
 
-def turns(count: int, order: Order, generator: np.random.Generator) -> list[int]:
+def turns(count: int, order: Order, generator: np.random.Generator) -> Sequence[int]:
     """Return the numbers below ``count`` in the order in which they take their turns."""
     if order == "random":
         return [int(i) for i in generator.permutation(count)]
-    return list(range(count)) if order == "forward" else list(range(count - 1, -1, -1))
+    return range(count) if order == "forward" else range(count - 1, -1, -1)

@@ -8,11 +8,13 @@ import ast
 import builtins
 import functools
 import inspect
+import linecache
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +50,7 @@ class Source:
     namespace: dict[str, Any]
     locals: frozenset[str]
     blocks: bool  # a barrier, a warp operation or a waiting loop inside it, or inside what it calls
+    recursive: bool  # calls itself, or what calls it
     devices: tuple["Source", ...] = field(repr=False)
 
     @property
@@ -67,6 +70,7 @@ class Source:
         yield from seen.values()
 
 
+ON_EMULATION: list[Callable[[], None]] = []  # what must forget the functions that it has seen
 EMULATIONS: dict[int, tuple[Any, Callable]] = {}  # by identity: an intrinsic need not be hashable
 
 
@@ -79,7 +83,8 @@ def emulates(intrinsic: Any) -> Callable[[Callable], Callable]:
 
     def register(function: Callable) -> Callable:
         EMULATIONS[id(intrinsic)] = intrinsic, python_function(function)
-        _parse.cache_clear()
+        for forget in (_parse.cache_clear, *ON_EMULATION):
+            forget()
         return function
 
     return register
@@ -92,7 +97,6 @@ def python_function(kernel: Any) -> FunctionType:
         UnsupportedError: it is neither.
     """
     function = getattr(kernel, "py_func", None) or getattr(kernel, "_device_py_func", None) or kernel
-    function = inspect.unwrap(function) if callable(function) else function
     if not isinstance(function, FunctionType):
         raise UnsupportedError(f"{kernel!r} is no kernel: give a Python function, plain or decorated with @cuda.jit")
     return function
@@ -104,7 +108,20 @@ def read(kernel: Any) -> Source:
     Raises:
         UnsupportedError: there is no source to be read, or it uses something that the runner does not know.
     """
-    return _parse(python_function(kernel))
+    with _reading:
+        return _parse(python_function(kernel))
+
+
+def refuse_results(kernel: Source) -> None:
+    """Refuse a kernel that returns a value: only its device functions may.
+
+    Raises:
+        UnsupportedError: it does.
+    """
+    for node in ast.walk(kernel.tree):
+        value = node.value if isinstance(node, ast.Return) else None
+        if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+            raise unsupported(node, kernel.file, "a kernel that returns a value", "write it into an array")
 
 
 def meaning(node: ast.AST) -> Meaning | None:
@@ -116,6 +133,7 @@ def _mark(node: ast.AST, known: Meaning) -> None:
     vars(node)["meaning"] = known
 
 
+_reading = threading.RLock()
 _open: list[FunctionType] = []  # functions being parsed: a device function that calls itself is met again
 
 
@@ -126,6 +144,8 @@ def _parse(function: FunctionType) -> Source:
         file, tree = _tree(function)
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         parameters = [a.arg for a in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)]
+        if tree.args.kwonlyargs:
+            raise unsupported(tree, file, "keyword-only parameters", "a launch gives its arguments in order")
         if tree.args.vararg or tree.args.kwarg:
             raise unsupported(tree, file, "*args and **kwargs", "give the parameters one by one")
         namespace = _namespace(function, {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)})
@@ -133,30 +153,62 @@ def _parse(function: FunctionType) -> Source:
         resolver.statements(tree.body)
         devices = [_parse(d) for d in resolver.devices if d not in _open]
         blocks = resolver.blocks or any(d.blocks for d in devices)
-        if blocks and any(d in _open for d in resolver.devices):
+        recursive = any(d in _open for d in resolver.devices)
+        if blocks and recursive:
             raise unsupported(tree, file, f"recursion through a barrier in {tree.name}", "write it as a loop")
-        return Source(function, file, tree, namespace, resolver.locals, blocks, tuple(devices))
+        return Source(function, file, tree, namespace, resolver.locals, blocks, recursive, tuple(devices))
     finally:
         _open.pop()
 
 
 def _tree(function: FunctionType) -> tuple[str, ast.FunctionDef]:
     """Return the file and the AST of ``function``, at the line numbers of the file."""
+    code = function.__code__
     try:
-        lines, first = inspect.getsourcelines(function)
+        lines, first = inspect.getsourcelines(code)
         tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError) as error:
         raise UnsupportedError(
             f"the source of {function.__name__} cannot be read ({error}): kernels must be defined by `def` in a file "
-            "or a notebook cell"
+            "or a notebook cell, not at the prompt"
         ) from error
-    if not isinstance(tree, ast.FunctionDef):
-        raise UnsupportedError(
-            f"{function.__code__.co_filename}:{first}: {function.__name__} is not defined by `def`: the runner reads "
-            "the source of plain functions only"
-        )
+    if not isinstance(tree, ast.FunctionDef) or not _is_of(code, tree):
+        if code.co_name == "<lambda>":
+            what, instead = "is a lambda", "the runner reads the source of functions defined by `def` only"
+        else:
+            what, instead = (
+                "is not what its file says now",
+                "the file has changed since its import: import it anew",
+            )
+        raise UnsupportedError(f"{code.co_filename}:{first}: {function.__name__} {what}: {instead}")
     ast.increment_lineno(tree, first - 1)
-    return inspect.getsourcefile(function) or function.__code__.co_filename, tree
+    return code.co_filename, tree
+
+
+def _is_of(code: CodeType, tree: ast.FunctionDef) -> bool:
+    """Whether a function was compiled from what its file holds now. One with an assert may be another's (pytest's)."""
+    if any(isinstance(n, ast.Assert) for n in ast.walk(tree)):
+        return tree.name == code.co_name
+    return any(_alike(code, other) for other in _codes("".join(linecache.getlines(code.co_filename))))
+
+
+@functools.lru_cache(maxsize=64)
+def _codes(text: str) -> tuple[CodeType, ...]:
+    """Return the code of every function in a file."""
+    found: list[CodeType] = []
+    stack = [compile(text, "file", "exec", dont_inherit=True)]
+    while stack:
+        inner = [c for c in stack.pop().co_consts if isinstance(c, CodeType)]
+        found += inner
+        stack += inner
+    return tuple(found)
+
+
+def _alike(one: CodeType, two: CodeType) -> bool:
+    """Whether two functions do the same, wherever they stand."""
+    parts = ("co_name", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars")
+    constants = [[repr(c) for c in code.co_consts if not isinstance(c, CodeType)] for code in (one, two)]
+    return all(getattr(one, p) == getattr(two, p) for p in parts) and constants[0] == constants[1]
 
 
 def _namespace(function: FunctionType, used: set[str]) -> dict[str, Any]:
@@ -195,6 +247,12 @@ BUILTINS = {
     *("abs", "bool", "complex", "divmod", "enumerate", "float", "int", "len", "max", "min", "pow", "print"),
     *("range", "round", "slice", "sum", "tuple", "zip"),
 }
+
+
+_MAKERS_OF_ARRAYS: list[Any] = [
+    *(np.zeros, np.ones, np.empty, np.full, np.array, np.arange, np.linspace, np.asarray),
+    *(np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.copy, np.eye),
+]
 
 
 class _Resolver:
@@ -271,6 +329,8 @@ class _Resolver:
             return Meaning("cast", spelled, from_dtype(np.dtype(value)))
         if isinstance(value, ModuleType) or value is None:
             raise unsupported(node, self.file, f"a call of '{spelled}'", "it is no function")
+        if value in _MAKERS_OF_ARRAYS:
+            raise unsupported(node, self.file, f"'{spelled}'", "use cuda.local.array or cuda.shared.array")
         if isinstance(value, np.ufunc) or getattr(value, "__module__", "") in ("math", "numpy", "operator", "cmath"):
             return Meaning("python", spelled, value)
         if builtin is value:

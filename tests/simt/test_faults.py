@@ -78,3 +78,22 @@ def test_the_whole_message(file: str) -> None:
     assert str(second).startswith("out of bounds in kernel kernel, unknown line: it is wrong")
     assert str(KernelFaults([first])) == str(first)
     assert str(KernelFaults([first, second])) == f"2 faults\n{first}\n\n{second}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("counter[0] += 1", "cuda.atomic.add(counter, index, value)"),
+        (
+            "s[t] += s[t + half]",
+            "put cuda.syncthreads() between the two accesses (cuda.syncwarp() inside a warp), or use",
+        ),
+        ("s[t] = s[t + 1]", "put cuda.syncthreads()"),
+    ],
+)
+def test_threads_that_add_to_one_element_are_told_of_the_atomic(text: str, wanted: str, tmp_path: Path) -> None:
+    file = tmp_path / "adds.py"
+    file.write_text(f"{text}\n")
+    parties = tuple(Party((0, 0, 0), (t, 0, 0), 1, "writes") for t in (1, 0))
+    fault = Fault(RACE, "two threads met", "adds", str(file), parties, "s", (0,))
+    assert wanted in str(fault).splitlines()[-1]

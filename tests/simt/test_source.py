@@ -1,7 +1,9 @@
 """The front end: names of CUDA are found however they are written, and what is not known is refused with its line."""
 
 import ast
+import functools
 import math
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -177,8 +179,36 @@ def test_what_has_no_source_is_refused() -> None:
         read(scope["kernel"])
     with pytest.raises(UnsupportedError, match="is no kernel"):
         read(3)
-    with pytest.raises(UnsupportedError, match="plain functions only"):
+    with pytest.raises(UnsupportedError, match="is a lambda"):
         read(lambda out: out)
+
+
+def test_a_file_that_has_changed_since_its_import_is_refused(tmp_path: Path) -> None:
+    """What would be run is not what the function does."""
+    file = tmp_path / "changing.py"
+    text = "def kernel(out):\n    out[0] = 1\n\n\ndef other(out):\n    out[0] = 3\n"
+    file.write_text(text)
+    scope: dict[str, Any] = {}
+    exec(compile(text, str(file), "exec"), scope)
+    assert read(scope["kernel"]).name == "kernel"
+    file.write_text(text.replace("3", "4"))
+    with pytest.raises(UnsupportedError, match="other is not what its file says now"):
+        read(scope["other"])
+
+
+def test_a_wrapper_is_itself(tmp_path: Path) -> None:
+    def doubled(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(out: Any) -> None:
+            out[0] = 99
+
+        return wrapper
+
+    @doubled
+    def kernel(out: Any) -> None:
+        out[0] = 1
+
+    assert "99" in ast.unparse(read(kernel).tree)
 
 
 class _Intrinsic:

@@ -1,9 +1,10 @@
 """Arithmetic of a compiled kernel where a CPU would differ from a GPU, and numba.cuda's functions on numbers.
 
-Floats become integers with saturation and NaN becomes 0 (PTX ISA, cvt); ``min`` and ``max`` of floats pass over NaN
-(PTX ISA, min, max); a shift by the width or more gives 0, or the sign (PTX ISA, shl, shr).
+``min`` and ``max`` of floats pass over NaN, and -0 is below +0 (PTX ISA, min, max); a shift by the width or more gives
+0, or the sign (PTX ISA, shl, shr).
 """
 
+import math
 import operator
 from collections import namedtuple
 from collections.abc import Callable
@@ -17,53 +18,6 @@ from numba.core.typing.templates import Signature
 from numba.extending import intrinsic, overload, register_jitable
 
 from nanoeuler.simt import names
-
-# Casts --------------------------------------------------------------------------------------------------------------
-
-
-def _saturating(kind: Any) -> Callable:
-    """Return the cast to the integer type ``kind``, as the GPU does it."""
-    low, high = kind.minval, kind.maxval
-
-    def cast(value: Any) -> Any:
-        """Stands for the cast in Python; Numba compiles what the overload gives."""
-
-    @overload(cast, strict=False)
-    def _cast(value: Any) -> Any:
-        if not isinstance(value, types.Float):
-            return lambda value: kind(value)
-
-        def saturate(value: Any) -> Any:
-            if value != value:
-                return kind(0)
-            if value <= low:
-                return kind(low)
-            if value >= high:  # high is rounded up to the next float here, which saturates too
-                return kind(high)
-            return kind(value)
-
-        return saturate
-
-    return cast
-
-
-INTEGERS = {str(t): t for t in (types.int8, types.int16, types.int32, types.int64)} | {
-    str(t): t for t in (types.uint8, types.uint16, types.uint32, types.uint64)
-}
-CASTS = {name: _saturating(kind) for name, kind in INTEGERS.items()}
-
-
-def to_int(value: Any) -> Any:
-    """``int(value)``: int64 of a float, saturated."""
-
-
-@overload(to_int, strict=False)
-def _to_int(value: Any) -> Any:
-    to_int64 = CASTS["int64"]
-    if isinstance(value, types.Float):
-        return lambda value: to_int64(value)
-    return lambda value: int(value)
-
 
 # Comparing and shifting ---------------------------------------------------------------------------------------------
 
@@ -99,8 +53,8 @@ def _passing_over_nan(function: Callable, builtin: Callable, first: Callable) ->
         return lambda a, b: builtin(a, b)
 
 
-_passing_over_nan(smaller, min, lambda a, b: a < b)
-_passing_over_nan(larger, max, lambda a, b: a > b)
+_passing_over_nan(smaller, min, lambda a, b: a < b or (a == b and math.copysign(1.0, a) < 0))
+_passing_over_nan(larger, max, lambda a, b: a > b or (a == b and math.copysign(1.0, a) > 0))
 
 
 def _clamping(op: Any, python: Callable) -> Callable:
@@ -275,8 +229,9 @@ def gridsize_3(dims: Any) -> Any:
 def _vector(name: str, component: str, width: int) -> Callable:
     """Return the constructor of a vector type; scalars and shorter vectors together give the components."""
     fields = tuple("xyzw"[:width])
-    kind = namedtuple(name, fields)  # type: ignore[misc]
-    cast = CASTS.get(component, getattr(types, component))
+    make_kind: Any = namedtuple
+    kind = make_kind(name, fields)
+    cast = getattr(types, component)
 
     def make(*parts: Any) -> Any:
         """Stands for the constructor in Python."""

@@ -2,7 +2,7 @@
 
 import ast
 import functools
-from collections.abc import Callable
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -10,8 +10,10 @@ import numpy as np
 from numba import njit
 
 from nanoeuler.files import replace_file
-from nanoeuler.simt.compiled import cache, float16, generators
+from nanoeuler.simt.compiled import cache, generators
 from nanoeuler.simt.compiled.rewrite import HELPERS, Function, Program, rewrite
+from nanoeuler.simt.compiled.scheduler import INTERRUPTED
+from nanoeuler.simt.source import ON_EMULATION
 
 # The two forms of a launch. A thread's hidden arguments are `dims`, int32: threadIdx, blockIdx, blockDim, gridDim (x, y
 # and z of each) and its number in the block; and `memory`, addresses of its static shared memory, of its dynamic shared
@@ -19,7 +21,8 @@ from nanoeuler.simt.compiled.rewrite import HELPERS, Function, Program, rewrite
 LAUNCH = '''"""Launches {name} on the CPU. Written by nanoeuler.simt; safe to delete."""
 
 
-def launch(grid, threads, sizes, shared, local, work, turns, blocks, where, scheduler{parameters}):
+def launch(grid, threads, sizes, shared, local, work, turns, order, blocks, where, scheduler, signals{parameters}):
+    first_block, step = order
     gx, gy = grid[0], grid[1]
     bx, by, bz = threads
     count = bx * by * bz
@@ -27,8 +30,11 @@ def launch(grid, threads, sizes, shared, local, work, turns, blocks, where, sche
     base, own = shared.ctypes.data, local.ctypes.data
     slot = work.ctypes.data
 {start}
-    for number in blocks:
+    for position in range(gx * gy * grid[2]):
+        number = blocks[position] if blocks.size else first_block + position * step
         where[0] = number
+        if interrupted(signals):
+            return {interrupted}
         place = (int32(number % gx), int32(number // gx % gy), int32(number // (gx * gy)))
         fill_bytes(base, static + dynamic, 255)
         fill_bytes(own, private * count, 255)
@@ -56,16 +62,24 @@ GENERATORS = """        for thread in range(count):
             return ended"""
 
 
+@dataclass
+class Built:
+    """A kernel's program, and Numba's function that launches it."""
+
+    program: Program
+    run: Any
+
+
 @functools.lru_cache(maxsize=512)
-def build(function: FunctionType) -> tuple[Program, Callable]:
+def build(function: FunctionType) -> Built:
     """Return a kernel's program and the function that launches it; Numba compiles it for each new set of types."""
-    float16.install()
     program = rewrite(function)
     count = len(program.kernel.tree.args.args) - 2
     parameters = "".join(f", argument_{position}" for position in range(count))
     thread = functools.partial(THREAD.format, parameters=parameters)
     text = LAUNCH.format(
         name=function.__name__,
+        interrupted=INTERRUPTED,
         parameters=parameters,
         start=START.format(first=thread(t="0")) if program.is_generator else "",
         threads=(GENERATORS if program.is_generator else PLAIN).format(thread=thread(t="thread")),
@@ -73,7 +87,15 @@ def build(function: FunctionType) -> tuple[Program, Callable]:
     scope = _launch_scope(text, cache.fingerprint(program, text, HELPERS))
     scope["kernel"] = _jit(program.kernel, {})
     decorate = cache.kept(njit, error_model="numpy") if scope["cached"] else njit(error_model="numpy")
-    return program, decorate(scope["launch"])
+    return Built(program, decorate(scope["launch"]))
+
+
+def uncached(run: Any) -> Any:
+    """Return a function that launches as ``run`` does, compiled with no look at the disk."""
+    return njit(error_model="numpy")(run.py_func)
+
+
+ON_EMULATION.append(build.cache_clear)
 
 
 def _jit(function: Function, made: dict[int, Any]) -> Any:
@@ -91,7 +113,8 @@ def _jit(function: Function, made: dict[int, Any]) -> Any:
 def _launch_scope(text: str, fingerprint: str | None) -> dict[str, Any]:
     """Return the namespace in which ``launch`` is defined: that of a file in the cache, where one can be written."""
     scope = {
-        name: getattr(generators, name) for name in ("fill_bytes", "keep", "next_address", "schedule", "state_size")
+        name: getattr(generators, name)
+        for name in ("fill_bytes", "interrupted", "keep", "next_address", "schedule", "state_size")
     }
     scope |= {"int32": np.int32, "uint8": np.uint8, "empty": np.empty}
     scope |= {"cached": False, "__name__": __name__}  # a module that another process can import, for Numba's cache
@@ -101,10 +124,13 @@ def _launch_scope(text: str, fingerprint: str | None) -> dict[str, Any]:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 replace_file(path, text.encode())
+                cache.prune()
+            elif path.read_text(encoding="utf-8") != text:
+                replace_file(path, text.encode())
             scope["cached"] = True
             exec(compile(text, str(path), "exec"), scope)
             return scope
-        except OSError:  # no home, or a disk that is full or read-only: this process compiles for itself
+        except (OSError, ValueError):  # no home, or a disk that is full or read-only: this process compiles for itself
             scope["cached"] = False
     exec(compile(text, "<nanoeuler.simt launch>", "exec"), scope)
     return scope

@@ -5,7 +5,9 @@ import functools
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable, Container
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from types import BuiltinFunctionType, ModuleType
@@ -22,15 +24,29 @@ if TYPE_CHECKING:
 
 
 def kept(decorate: Callable, *arguments: Any, **options: Any) -> Callable:
-    """Return Numba's decorator ``decorate`` with its cache on disk, where there is a folder that it could write to."""
+    """Return Numba's decorator ``decorate`` with its cache on disk, where that can be read and written.
+
+    Numba takes what it kept for current as long as the function's file has not changed; what else the function is made
+    of counts by the name that it is kept under.
+    """
 
     def compiled(function: Callable) -> Any:
+        function.__qualname__ = f"{function.__qualname__}_{hashlib.sha256(_own_text()).hexdigest()[:12]}"
         try:
             return decorate(*arguments, cache=True, **options)(function)
-        except RuntimeError:  # numba: "no locator available"
+        except Exception:  # no folder that Numba could write to, a disk that is full, a file that is cut off
             return decorate(*arguments, **options)(function)
 
     return compiled
+
+
+def prune() -> None:
+    """Delete what has lain in the folder for more than a month: the kernel has changed, or is compiled once more."""
+    oldest = time.time() - 30 * 24 * 3600
+    with suppress(OSError):
+        for path in folder().rglob("launch_*"):
+            if path.is_file() and path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def folder() -> Path:

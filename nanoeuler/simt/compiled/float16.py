@@ -40,9 +40,8 @@ def _widen(context: Any, builder: Any, source: Any, target: Any, value: Any) -> 
     return builder.fpext(value, context.get_value_type(target))
 
 
-@lower_cast(types.float16, types.Integer)
 @lower_cast(types.float16, types.Boolean)
-def _to_integer(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
+def _to_boolean(context: Any, builder: Any, source: Any, target: Any, value: Any) -> Any:
     return context.cast(builder, builder.fpext(value, _SINGLE), types.float32, target)
 
 

@@ -100,8 +100,11 @@ def next_address(typingctx: Any, generator: Any) -> Any:
 
 
 @intrinsic
-def resume(typingctx: Any, function: Any, state: Any) -> Any:
-    """Run the generator at ``state`` to its next yield; return what it yields, or a negative number at its end."""
+def resume(typingctx: Any, function: Any, state: Any, failure: Any) -> Any:
+    """Run the generator at ``state`` to its next yield; return what it yields, or a negative number at its end.
+
+    Where it raised, the address of Numba's record of the exception is put at the address ``failure``.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         exception = ir.PointerType(excinfo_t)
@@ -111,14 +114,16 @@ def resume(typingctx: Any, function: Any, state: Any) -> Any:
         place = builder.inttoptr(arguments[1], _BYTES)
         status = builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [yielded, raised, place])
         fine = builder.icmp_signed("==", status, ir.Constant(ir.IntType(32), 0))
-        failed = builder.select(  # a user's exception has a positive status
-            builder.icmp_signed(">", status, ir.Constant(ir.IntType(32), 0)),
-            ir.Constant(_INT64, -1),
-            builder.sext(status, _INT64),
-        )
-        return builder.select(fine, builder.load(yielded), failed)
+        result = cgutils.alloca_once_value(builder, builder.sext(status, _INT64))
+        with builder.if_then(fine):
+            builder.store(builder.load(yielded), result)
+        with builder.if_then(builder.icmp_signed(">", status, ir.Constant(ir.IntType(32), 0))):
+            record = builder.ptrtoint(builder.load(raised), _INT64)
+            builder.store(record, builder.inttoptr(arguments[2], _INT64.as_pointer()))
+            builder.store(ir.Constant(_INT64, -1), result)
+        return builder.load(result)
 
-    return types.int64(types.intp, types.intp), codegen
+    return types.int64(types.intp, types.intp, types.intp), codegen
 
 
 @intrinsic
@@ -131,6 +136,24 @@ def schedule(typingctx: Any, scheduler: Any, arguments: Any) -> Any:
         return builder.call(function, cgutils.unpack_tuple(builder, given[1], len(arguments)))
 
     return types.int64(types.intp, arguments), codegen
+
+
+@intrinsic
+def interrupted(typingctx: Any, signals: Any) -> Any:
+    """Let Python's signal handlers run, by its C function at the address ``signals``; tell whether one raised.
+
+    The exception is dropped: the launch ends, and its caller raises KeyboardInterrupt.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(32), [])
+        raised = builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [])
+        raised = builder.icmp_signed("!=", raised, ir.Constant(ir.IntType(32), 0))
+        with builder.if_then(raised):
+            context.get_python_api(builder).err_clear()
+        return raised
+
+    return types.boolean(types.intp), codegen
 
 
 # Exchanges: what a thread hands in before it waits, and what it is given when it goes on ----------------------------
@@ -188,10 +211,30 @@ def _offer_shuffle(code: Any, slot: Any, value: Any, operand: Any, mask: Any) ->
     return lambda code, slot, value, operand, mask: offer(code, slot, value, operand, mask)
 
 
-@njit
 def offer_predicate(code: Any, slot: Any, predicate: Any, mask: Any) -> Any:
-    """``offer`` for votes and counting barriers: any number but 0 is true."""
-    return offer(code, slot, 1 if predicate != 0 else 0, 0, mask)
+    """``offer`` for votes: any integer but 0 is true."""
+
+
+@overload(offer_predicate, strict=False)
+def _offer_predicate(code: Any, slot: Any, predicate: Any, mask: Any) -> Any:
+    _only_integers(predicate)
+    return lambda code, slot, predicate, mask: offer(code, slot, 1 if predicate != 0 else 0, 0, mask)
+
+
+def offer_count(code: Any, slot: Any, predicate: Any, mask: Any) -> Any:
+    """``offer`` for barriers that count: of an integer the lower 32 bits are taken, as numba.cuda takes them."""
+
+
+@overload(offer_count, strict=False)
+def _offer_count(code: Any, slot: Any, predicate: Any, mask: Any) -> Any:
+    _only_integers(predicate)
+    return lambda code, slot, predicate, mask: offer(code, slot, 1 if np.int32(predicate) != 0 else 0, 0, mask)
+
+
+def _only_integers(predicate: Any) -> None:
+    """Refuse a predicate that numba.cuda refuses."""
+    if not isinstance(types.unliteral(predicate), types.Integer | types.Boolean):
+        raise TypingError(f"a predicate is an integer or a bool, not {predicate}: compare it with something")
 
 
 @njit

@@ -20,36 +20,31 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from nanoeuler.simt import names
 from nanoeuler.simt.compiled import arithmetic, atomics, generators, math_functions
 from nanoeuler.simt.compiled.scheduler import KIND_BITS, KINDS, PAUSE
-from nanoeuler.simt.source import Meaning, Source, meaning, python_function, read, unsupported, waits
+from nanoeuler.simt.source import Meaning, Source, meaning, python_function, read, refuse_results, unsupported, waits
 
 DIMS, MEMORY = "__dims", "__memory"  # hidden parameters: see `build`
 TRIPLES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 AXES = {f"{triple}.{axis}": 3 * i + j for i, triple in enumerate(TRIPLES) for j, axis in enumerate("xyz")}
 ALIGNMENT = 16
 MAX_ITEMSIZE = 16
+ROUNDS, WAITING_ROUNDS = 100_000_000, 1_000_000  # after which a `while` loop is taken to be endless
+ENDLESS = "a while loop has gone round more often than"
 
 HELPERS: dict[str, Any] = {
-    **{
-        f"__{f.__name__}": f
-        for f in (generators.array_at, generators.offer, generators.offer_predicate, generators.taken)
-    },
+    **{f"__{f.__name__}": f for f in (generators.array_at, generators.offer, generators.taken)},
     **{
         f"__{f.__name__}": f
         for f in (generators.taken_int32, generators.taken_uint32, generators.taken_bool, generators.taken_match)
     },
-    **{
-        f"__{f.__name__}": f
-        for f in (arithmetic.to_int, arithmetic.smaller, arithmetic.larger, arithmetic.laneid, arithmetic.store)
-    },
+    **{f"__{f.__name__}": f for f in (arithmetic.smaller, arithmetic.larger, arithmetic.laneid, arithmetic.store)},
     **{f"__{name}": getattr(arithmetic, name) for name in ("shift_left", "shift_right", "lanemask_lt", "fma", "selp")},
     **{f"__{name}": getattr(arithmetic, name) for name in ("popc", "clz", "ffs", "brev", "cbrt")},
     **{f"__{name}_{n}": getattr(arithmetic, f"{name}_{n}") for name in ("grid", "gridsize") for n in (1, 2, 3)},
     **{f"__math_{name}": function for name, function in math_functions.FUNCTIONS.items()},
-    **{f"__cast_{name}": cast for name, cast in arithmetic.CASTS.items()},
     **{f"__vector_{name}": make for name, make in arithmetic.VECTORS.items()},
     **{f"__atomic_{name}": function for name, function in atomics.FUNCTIONS.items()},
     **{"__atomic_cas": atomics.cas, "__atomic_compare_and_swap": atomics.compare_and_swap},
-    **{"__offer_shuffle": generators.offer_shuffle},
+    **{f"__{f.__name__}": f for f in (generators.offer_shuffle, generators.offer_predicate, generators.offer_count)},
 }
 RESULTS = {
     **{"syncthreads_count": "__taken_int32", "syncthreads_and": "__taken_int32", "syncthreads_or": "__taken_int32"},
@@ -65,6 +60,7 @@ class Place:
 
     file: str
     line: int
+    column: int
     operation: str
 
 
@@ -98,6 +94,7 @@ class _Plan:
     storage: dict[tuple[Any, int, int], int] = field(default_factory=dict)  # by call site: (function, line, column)
     shared_bytes: int = 0
     local_bytes: int = 0
+    recursive: bool = False
     count: int = 0
 
     def unique(self, prefix: str) -> str:
@@ -119,6 +116,8 @@ def rewrite(kernel: Any) -> Program:
         UnsupportedError: the kernel uses something that the compiled executor does not know.
     """
     source, plan = read(kernel), _Plan()
+    plan.recursive = any(s.recursive for s in source.everything())
+    refuse_results(source)
     function = _function(source, plan)
     waits_somewhere = any(isinstance(n, ast.Yield) for n in ast.walk(function.tree))
     if waits_somewhere:  # a yield that Numba cannot prune, should all others stand behind `if` of a constant
@@ -184,6 +183,9 @@ class _Rewriter(ast.NodeTransformer):
             and node.value is not None
         ):
             node.value = self.flat(node.value)
+            if isinstance(node, ast.Assign) and any(self.inlined(target) for target in node.targets):
+                node.value = self.stash(node.value)  # Python works out the value before the places that it goes to
+                node.targets = [self.settled(target) for target in node.targets]
         elif isinstance(node, ast.If):
             node.test = self.flat(node.test)
         elif isinstance(node, ast.For):
@@ -204,7 +206,10 @@ class _Rewriter(ast.NodeTransformer):
         return [*before, node]
 
     def while_loop(self, node: ast.While) -> list[ast.stmt]:
-        """Rewrite a loop; one that waits for other threads gives them a turn in each round."""
+        """Rewrite a loop. One that waits for other threads gives them a turn in each round; any other is counted.
+
+        Native code cannot be interrupted, so a loop that has no end must be found by its number of rounds.
+        """
         self.before = []
         turn = waits(node)
         test = self.flat(node.test)
@@ -214,19 +219,38 @@ class _Rewriter(ast.NodeTransformer):
         if turn:
             pause = ast.Yield(ast.Constant(self.code(PAUSE, node, "waiting loop")))
             body.insert(0, _at(ast.Expr(pause), node))
+        rounds = self.plan.unique("rounds")
+        start: list[ast.stmt] = []
+        if not turn:
+            waiting = any(isinstance(n, ast.Yield) for statement in (*before, *body) for n in ast.walk(statement))
+            limit = WAITING_ROUNDS if waiting else ROUNDS
+            start = _statements(f"{rounds} = 0", node)
+            body[:0] = _statements(
+                f"{rounds} += 1\nif {rounds} > {limit}: raise RuntimeError('{ENDLESS} {limit:,}')", node
+            )
         if before:
             leave = ast.If(ast.UnaryOp(ast.Not(), test), [*orelse, ast.Break()], [])
             test, body, orelse = ast.Constant(True), [*before, leave, *body], []
-        return [ast.copy_location(ast.While(test, body, orelse), node)]
+        return [*start, ast.copy_location(ast.While(test, body, orelse), node)]
+
+    def settled(self, target: ast.expr) -> ast.expr:
+        """Return the place that is assigned to, with its waiting calls made before the statement."""
+        if not self.inlined(target):
+            return target
+        if not isinstance(target, ast.Subscript):
+            raise unsupported(target, self.source.file, "a waiting call in this target", "work it out before")
+        value, index = self.stash(self.flat(target.value)), self.stash(self.flat(target.slice))
+        return _at(ast.Subscript(value, index, ast.Store()), target)
 
     def augmented(self, node: ast.AugAssign) -> Any:
         """Return ``a[i] op= value`` as an assignment where the value has to be worked out before it, or is a shift."""
         shift = isinstance(node.op, (ast.LShift, ast.RShift))
-        if not shift and not (isinstance(node.target, ast.Subscript) and self.inlined(node.value)):
+        if not shift and not (isinstance(node.target, ast.Subscript) and self.inlined(node)):
             return node
         target: Any = node.target
         if isinstance(target, ast.Subscript):
-            target = ast.Subscript(self.stash(target.value), self.stash(target.slice), ast.Store())
+            value, index = self.stash(self.flat(target.value)), self.stash(self.flat(target.slice))
+            target = ast.Subscript(value, index, ast.Store())
         old = copy.deepcopy(target)
         old.ctx = ast.Load()
         if self.inlined(node.value):
@@ -376,8 +400,6 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """A function of CUDA, a device function, a cast, or a call like any other."""
         known = meaning(node.func)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "view":
-            self.keep_cast(node.func.value)
         node.args = [self.visit(a) for a in node.args]
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
@@ -393,29 +415,15 @@ class _Rewriter(ast.NodeTransformer):
             if name not in math_functions.FUNCTIONS:
                 raise unsupported(node, self.source.file, f"math.{name}", "Numba's CUDA kernels do not have it")
             return _call(f"__math_{name}", node.args, node)
-        if known.target is int and len(node.args) == 1:
-            node.func = ast.Name("__to_int", ast.Load())
-        elif known.target in (min, max) and len(node.args) > 1:
-            name = "__smaller" if known.target is min else "__larger"
-            result = node.args[0]
-            for argument in node.args[1:]:
-                result = _call(name, [result, argument], node)
-            return result
+        if known.target in (min, max) and len(node.args) == 2:  # of more, numba.cuda makes comparisons
+            return _call("__smaller" if known.target is min else "__larger", node.args, node)
         return ast.fix_missing_locations(node)
 
     def call_cast(self, node: ast.Call, known: Meaning) -> ast.expr:
-        """A cast to a numba type."""
-        name = f"__cast_{known.target}"
-        if name not in HELPERS or vars(node).get("kept"):
-            name = f"__type_{known.target}"
-            self.values[name] = as_dtype(known.target).type  # the NumPy type, since Numba asks for one before .view
+        """A cast to a number type: the NumPy type of it, since Numba asks for one before ``.view``."""
+        name = f"__type_{known.target}"
+        self.values[name] = as_dtype(known.target).type
         return _call(name, node.args, node)
-
-    def keep_cast(self, node: ast.expr) -> None:
-        """Let a cast whose bits are viewed as another type be the plain one that Numba looks for."""
-        known = meaning(node.func) if isinstance(node, ast.Call) else None
-        if known is not None and known.kind == "cast":
-            vars(node)["kept"] = True
 
     def call_vector(self, node: ast.Call, known: Meaning) -> ast.expr:
         """The constructor of a vector type."""
@@ -487,7 +495,8 @@ class _Rewriter(ast.NodeTransformer):
         elif name.startswith("match") or name in ("syncwarp", "activemask"):
             offered = f"__offer({code}, {slot}, {text.get('value', '0')}, 0, {mask})"
         else:
-            offered = f"__offer_predicate({code}, {slot}, {text['predicate']}, {mask})"
+            offer = "__offer_count" if name in names.BARRIERS else "__offer_predicate"
+            offered = f"{offer}({code}, {slot}, {text['predicate']}, {mask})"
         self.before.append(_at(ast.Expr(ast.Yield(_parse(offered, node))), node))
         if name in ("syncthreads", "syncwarp"):
             return _at(ast.Constant(None), node)
@@ -510,10 +519,10 @@ class _Rewriter(ast.NodeTransformer):
             )
         return dict(zip(parameters, node.args, strict=False))
 
-    def code(self, kind: int, node: ast.AST, operation: str) -> int:
+    def code(self, kind: int, node: ast.expr | ast.stmt, operation: str) -> int:
         """Return what a thread yields when it waits here."""
-        line = getattr(node, "lineno", 0)
-        return self.plan.place(Place(self.source.file, line, operation)) << KIND_BITS | kind
+        place = Place(self.source.file, node.lineno, node.col_offset, operation)
+        return self.plan.place(place) << KIND_BITS | kind
 
     def array(self, node: ast.Call, name: str) -> ast.expr:
         """A shared or local array: memory of the block's or the thread's own, at a place fixed here."""
@@ -523,6 +532,8 @@ class _Rewriter(ast.NodeTransformer):
             raise unsupported(node, self.source.file, f"cuda.{name} without shape and dtype", "give both")
         shape = self.evaluated(given["shape"])
         alignment = max(ALIGNMENT, self.evaluated(given["alignment"]) if "alignment" in given else 0)
+        if name == "local.array" and self.plan.recursive:
+            raise unsupported(node, self.source.file, "a local array beside recursion", "write the recursion as a loop")
         itemsize, dtype = self.element(given["dtype"])
         if name == "shared.array" and shape in (0, (0,)):
             return _parse(f"__array_at({MEMORY}[1], {MEMORY}[2] // {itemsize}, {dtype})", node)
@@ -669,6 +680,16 @@ def _parse(text: str, place: ast.AST) -> ast.expr:
         if hasattr(node, "lineno"):
             ast.copy_location(node, place)
     return expression
+
+
+def _statements(text: str, place: ast.AST) -> list[ast.stmt]:
+    """Return the statements that ``text`` is, at the position of ``place``."""
+    statements = ast.parse(text).body
+    for statement in statements:
+        for node in ast.walk(statement):
+            if hasattr(node, "lineno"):
+                ast.copy_location(node, place)
+    return statements
 
 
 def _call(name: str, arguments: list[ast.expr], place: ast.AST) -> ast.expr:

@@ -25,7 +25,7 @@ KIND_MASK = (1 << KIND_BITS) - 1
 
 READY, WAITING, PAUSED, DONE = range(4)
 # How a block ends: well, or with the fault's name.
-FINISHED, RAISED, DIVERGED, MISSING, ABSENT_SOURCE, STUCK = range(6)
+FINISHED, RAISED, DIVERGED, MISSING, ABSENT_SOURCE, STUCK, INTERRUPTED = range(7)
 PATIENCE = 100_000  # rounds in which threads only spin before a block is called stuck
 
 
@@ -33,7 +33,7 @@ SLOT = 4  # int64 of a thread's slot: see generators
 WORK = SLOT + 2  # int64 of work space for each thread: its slot, its code, its status
 
 
-@kept(njit)
+@njit
 def _run(function: Any, states: Any, size: Any, slots: Any, codes: Any, status: Any, turns: Any, where: Any) -> Any:
     """As ``run_block``, on arrays."""
     count = len(status)
@@ -72,7 +72,7 @@ def _run(function: Any, states: Any, size: Any, slots: Any, codes: Any, status: 
             return DIVERGED
 
 
-@kept(njit)
+@njit
 def _run_warp(function: Any, states: Any, size: Any, members: Any, codes: Any, status: Any, where: Any) -> Any:
     """Run each lane that can to where it waits. Return 1 if one came to another place, 0 if not, -1 if one raised."""
     moved = 0
@@ -80,7 +80,7 @@ def _run_warp(function: Any, states: Any, size: Any, members: Any, codes: Any, s
         if thread < 0 or status[thread] != READY:
             continue
         where[1] = thread
-        code = resume(function, states + thread * size)
+        code = resume(function, states + thread * size, where.ctypes.data + 16)
         if code == STOPPED:
             status[thread] = DONE
             moved = 1
@@ -95,7 +95,7 @@ def _run_warp(function: Any, states: Any, size: Any, members: Any, codes: Any, s
     return moved
 
 
-@kept(njit)
+@njit
 def _meet_block(slots: Any, codes: Any, status: Any) -> Any:
     """Let a block go on from a barrier at which all its threads wait; False if it is not the same barrier for all."""
     code = codes[0]
@@ -115,7 +115,7 @@ def _meet_block(slots: Any, codes: Any, status: Any) -> Any:
     return True
 
 
-@kept(njit)
+@njit
 def _meet_warp(members: Any, slots: Any, codes: Any, status: Any, where: Any) -> Any:
     """Let lanes go on whose warp operation has all its lanes. Return 1 if any did, 0 if none, -1 for a bad shuffle."""
     first = members.max() & ~31
@@ -150,7 +150,7 @@ def _meet_warp(members: Any, slots: Any, codes: Any, status: Any, where: Any) ->
     return met
 
 
-@kept(njit)
+@njit
 def _same_place(first: Any, waiting: Any, codes: Any, status: Any, code: Any) -> Any:
     """Return the mask of the lanes that wait with the same code."""
     mask = 0
@@ -160,7 +160,7 @@ def _same_place(first: Any, waiting: Any, codes: Any, status: Any, code: Any) ->
     return mask
 
 
-@kept(njit)
+@njit
 def _same_mask(first: Any, present: Any, slots: Any, unmasked: Any) -> Any:
     """Whether the lanes of ``present`` all gave the same mask, or the operation has none."""
     mask = -1
@@ -172,7 +172,7 @@ def _same_mask(first: Any, present: Any, slots: Any, unmasked: Any) -> Any:
     return True
 
 
-@kept(njit)
+@njit
 def _exchange(first: Any, mask: Any, kind: Any, slots: Any, where: Any) -> Any:
     """Compute each lane's result of a warp operation; False if a shuffle reads from a lane that takes no part."""
     if kind <= SHFL_XOR and kind >= SHFL:
@@ -207,7 +207,7 @@ def _exchange(first: Any, mask: Any, kind: Any, slots: Any, where: Any) -> Any:
     return True
 
 
-@kept(njit)
+@njit
 def _shuffle(first: Any, mask: Any, kind: Any, slots: Any, where: Any) -> Any:
     """Give each lane the value of the lane that it names (PTX ISA, shfl.sync with the whole warp as its segment)."""
     for lane in range(32):
@@ -236,14 +236,14 @@ def run_block(function: Any, states: Any, size: Any, work_space: Any, order: Any
 
     All are addresses but ``size`` and ``count``. ``states`` has the generators, ``size`` bytes apart, which
     ``function`` resumes. ``work_space`` has int64 slots (count, 4), codes (count,) and status (count,); ``order``
-    (warps, 32) the threads of each warp in the order of their turns; ``place`` the numbers of block and thread.
+    (warps, 32) the threads of each warp in the order of their turns; ``place`` three int64: block, thread, exception.
     A kernel calls it by its address, so that it is compiled once and not again as part of each kernel.
     """
     slots = array_at(work_space, (count, SLOT), types.int64)
     codes = array_at(work_space + 8 * SLOT * count, count, types.int64)
     status = array_at(work_space + 8 * (SLOT + 1) * count, count, types.int64)
     turns = array_at(order, ((count + 31) // 32, 32), types.int64)
-    return _run(function, states, size, slots, codes, status, turns, array_at(place, 2, types.int64))
+    return _run(function, states, size, slots, codes, status, turns, array_at(place, 3, types.int64))
 
 
 def turns_of_warps(threads: int, order: Order, seed: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from numba import complex64, cuda, float32, float64, int8, int32, int64, types, uint32, uint64
 
 from nanoeuler import simt
+from nanoeuler.errors import UserError
 from nanoeuler.simt import faults
+from nanoeuler.simt.compiled import rewrite as rewrite_module
 from nanoeuler.simt.compiled.cache import fingerprint
 from nanoeuler.simt.compiled.rewrite import HELPERS, rewrite
 from nanoeuler.simt.faults import KernelFaults, UnsupportedError
@@ -133,6 +136,29 @@ def test_nested_waiting_device_functions_and_constants_of_other_scopes() -> None
     assert (out == 98).all()
 
 
+def test_waiting_calls_in_the_place_that_is_assigned_to() -> None:
+    def kernel(out: Any) -> None:
+        i = cuda.threadIdx.x
+        out[cuda.shfl_xor_sync(FULL, int32(i), 1), 0] = i
+        out[31 - cuda.shfl_xor_sync(FULL, int32(i), 1), 1] += warp_sum(int32(1))
+        out[warp_sum(int32(0)) + i, 2] = warp_sum(int32(i))
+
+    out = np.ones((32, 3), np.int32)
+    launched(kernel, out)
+    i = np.arange(32)
+    assert (out == np.stack([i ^ 1, np.full(32, 33), np.full(32, 496)], 1)).all()
+
+
+def test_max_of_three_compares_as_numba_cuda_does() -> None:
+    def kernel(out: Any, x: Any) -> None:
+        out[0], out[1] = max(x[0], float32(1), float32(0)), max(x[0], float32(1))
+
+    out = np.zeros(2, np.float32)
+    launched(kernel, out, np.array([np.nan], np.float32), block=1)
+    assert np.isnan(out[0])
+    assert out[1] == 1
+
+
 def test_augmented_assignment_around_a_waiting_call_reads_its_target_first() -> None:
     def kernel(out: Any) -> None:
         i = cuda.threadIdx.x
@@ -232,19 +258,61 @@ def test_types_are_those_of_cuda() -> None:
 
 
 def test_floats_become_integers_with_saturation() -> None:
-    def kernel(out: Any, x: Any) -> None:
+    """PTX ISA, cvt: NaN is 0, or the top bit of 64; to 8 bits by way of 16. Casts that nobody wrote do the same."""
+
+    def kernel(out: Any, narrow: Any, x: Any) -> None:
         i = cuda.threadIdx.x
         v = x[i]
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = int32(v), int8(v), int(v), uint32(v)
+        narrow[i] = v
 
-    x = np.array([1.9, -1.9, 1e20, -1e20, np.nan, np.inf, -np.inf, 2**31, 2**63], np.float32)
-    out = np.zeros((9, 4), np.int64)
-    launched(kernel, out, x, block=9)
+    x = np.array([1.9, -1.9, 1e20, -1e20, np.nan, np.inf, -np.inf, 2**31, 2**63, 300], np.float32)
+    out, narrow = np.zeros((10, 4), np.int64), np.zeros(10, np.int32)
+    launched(kernel, out, narrow, x, block=10)
     low, high = -(2**31), 2**31 - 1
-    assert out[:, 0].tolist() == [1, -1, high, low, 0, high, low, high, high]
-    assert out[:, 1].tolist() == [1, -1, 127, -128, 0, 127, -128, 127, 127]
-    assert out[:, 2].tolist() == [1, -1, 2**63 - 1, -(2**63), 0, 2**63 - 1, -(2**63), 2**31, 2**63 - 1]
-    assert out[:, 3].tolist() == [1, 0, 2**32 - 1, 0, 0, 2**32 - 1, 0, 2**31, 2**32 - 1]
+    assert out[:, 0].tolist() == narrow.tolist() == [1, -1, high, low, 0, high, low, high, high, 300]
+    assert out[:, 1].tolist() == [1, -1, -1, 0, 0, -1, 0, -1, -1, 44]
+    assert out[:, 2].tolist() == [1, -1, 2**63 - 1, low << 32, low << 32, 2**63 - 1, low << 32, 2**31, 2**63 - 1, 300]
+    assert out[:, 3].tolist() == [1, 0, 2**32 - 1, 0, 0, 2**32 - 1, 0, 2**31, 2**32 - 1, 300]
+
+
+EDGES = [0.0, -0.0, 1.5, -1.5, 127.9, 128, -129, 255, 256, 300, -200, 32767.5, 65535.5, 65504, 70000, 2.0**31, 2.0**32]
+EDGES += [-(2.0**31) - 1, 2.0**63, 2.0**64, -(2.0**63), 1e30, -1e30, np.nan, np.inf, -np.inf]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", [np.float16, np.float32, np.float64])
+def test_conversions_are_those_of_the_gpu(source: Any) -> None:
+    """Every integer type, by a cast and by a store, against what NVIDIA's compiler makes of the same kernel."""
+    pytest.importorskip("numba_cuda", reason="needs numba-cuda: pip install 'nanoeuler[gpu,compile]'")
+
+    def kernel(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, wide: Any, x: Any) -> None:
+        i = cuda.threadIdx.x
+        v = x[i]
+        a[i], b[i], c[i], d[i], e[i], f[i], g[i], h[i] = v, v, v, v, v, v, v, v
+        wide[i, 0], wide[i, 1], wide[i, 2], wide[i, 3] = int8(v), int32(v), int64(v), int(v)
+        wide[i, 4], wide[i, 5] = uint32(v), max(int32(v), 5)
+
+    with np.errstate(over="ignore"):
+        x = np.array(EDGES).astype(source)
+    kinds = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+    results = []
+    for executor in ("compiled", "ptx"):
+        arrays = (*(np.zeros(x.size, kind) for kind in kinds), np.zeros((x.size, 6), np.int64))
+        simt.run(kernel, 1, x.size, (*arrays, x), executor=executor)
+        results.append(arrays)
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_zeros_have_an_order() -> None:
+    def kernel(out: Any, x: Any) -> None:
+        out[0], out[1] = min(x[0], x[1]), min(x[1], x[0])
+        out[2], out[3] = max(x[0], x[1]), max(x[1], x[0])
+
+    out = np.zeros(4, np.float32)
+    launched(kernel, out, np.array([-0.0, 0.0], np.float32), block=1)
+    assert np.signbit(out).tolist() == [True, True, False, False]
 
 
 def test_shifts_clamp_their_counts() -> None:
@@ -445,12 +513,130 @@ def test_a_kernel_that_raises() -> None:
     assert "three" in fault.message
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_loop_without_an_end(waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewrite_module, "ROUNDS", 1000)
+    monkeypatch.setattr(rewrite_module, "WAITING_ROUNDS", 1000)
+
+    def kernel(out: Any) -> None:
+        step = 16
+        while step > 0:
+            if waits:
+                cuda.syncthreads()
+            out[0] += 1
+
+    fault = fault_of(kernel, np.zeros(1), block=2)
+    assert (fault.kind, fault.line) == (faults.DEADLOCK, line(kernel, 2))
+    assert "more often than 1,000 times" in fault.message
+
+
+def test_a_waiting_kernel_that_raises() -> None:
+    def kernel(out: Any) -> None:
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 3:
+            raise ValueError("three")
+
+    fault = fault_of(kernel, np.zeros(1), block=8)
+    assert (fault.kind, fault.line, fault.parties[0].thread) == (faults.RAISED, line(kernel, 3), (3, 0, 0))
+    assert "ValueError: three" in fault.message
+
+
 def test_threads_that_wait_for_nobody() -> None:
     def kernel(lock: Any) -> None:
         while cuda.atomic.cas(lock, 0, 0, 1) != 0:
             pass
 
     assert fault_of(kernel, np.ones(1, np.int32)).kind == faults.DEADLOCK
+
+
+def test_two_barriers_on_one_line_are_two() -> None:
+    def kernel(out: Any) -> None:
+        cuda.syncthreads() if cuda.threadIdx.x < 8 else cuda.syncthreads()  # noqa: RUF034
+
+    assert fault_of(kernel, np.zeros(1)).kind == faults.BARRIER_DIVERGENCE
+
+
+def test_predicates_are_integers_of_32_bits_at_a_barrier() -> None:
+    def counts(out: Any) -> None:
+        out[cuda.threadIdx.x] = cuda.syncthreads_count(2**32)
+
+    def of_a_float(out: Any) -> None:
+        out[0] = cuda.ballot_sync(FULL, out[0])
+
+    out = np.ones(32, np.int32)
+    launched(counts, out)
+    assert (out == 0).all()
+    with pytest.raises(UnsupportedError, match="a predicate is an integer or a bool, not float64"):
+        launched(of_a_float, np.zeros(32))
+
+
+def test_arguments_are_bound_and_refused_before_anything_runs() -> None:
+    def kernel(out: Any, scale: Any = 3) -> None:
+        out[cuda.threadIdx.x] = scale
+
+    out = np.zeros(2)
+    launched(kernel, out, block=2)
+    assert out.tolist() == [3, 3]
+    for args, text in (
+        ((), "was given 0 arguments: missing a required argument: 'out'"),
+        ((out, 1, 2), "was given 3 arguments: too many"),
+        (([1, 2],), "argument 'out' is a list: give a NumPy array"),
+        ((out.astype(">f8"),), "in another byte order"),
+        ((np.array([None]),), "an array of object"),
+        ((out, "text"), "argument 'scale' is str"),
+        ((np.ma.masked_array(out), 1), "a masked array"),
+    ):
+        with pytest.raises(UserError, match=text):
+            launched(kernel, *args, block=2)
+
+
+def test_recursion_is_run_but_not_beside_a_local_array() -> None:
+    @cuda.jit(device=True)
+    def sum_to(n):
+        if n < 1:
+            return 0
+        return n + sum_to(n - 1)
+
+    @cuda.jit(device=True)
+    def kept_sum_to(n):
+        own = cuda.local.array(1, int64)
+        own[0] = n
+        if n < 1:
+            return 0
+        return kept_sum_to(n - 1) + own[0]
+
+    def runs(out: Any) -> None:
+        out[0] = sum_to(4)
+
+    def refused(out: Any) -> None:
+        out[0] = kept_sum_to(4)
+
+    out = np.zeros(1, np.int64)
+    launched(runs, out, block=1)
+    assert out[0] == 10
+    with pytest.raises(UnsupportedError, match="a local array beside recursion"):
+        launched(refused, out, block=1)
+
+
+def test_an_emulation_registered_anew_is_run() -> None:
+    class _Intrinsic:
+        """Stands for numba's intrinsics, which are told by the name of their type."""
+
+    number = _Intrinsic()
+
+    def kernel(out: Any) -> None:
+        out[0] = number()
+
+    out = np.zeros(1)
+    for value in (2, 11):
+        scope = {"value": value}
+
+        @simt.emulates(number)
+        def emulation(scope: Any = value) -> Any:
+            return scope
+
+        launched(kernel, out, block=1)
+        assert out[0] == scope["value"]
 
 
 def test_what_cannot_be_typed_is_said_with_the_users_line() -> None:
@@ -514,7 +700,7 @@ def kernel(out):
 
 out = np.zeros(32, np.int32)
 simt.run(kernel, 1, 32, (out,))
-hits = sum(build(kernel.py_func)[1].stats.cache_hits.values())
+hits = sum(build(kernel.py_func).run.stats.cache_hits.values())
 print(hits, out[0])
 """
 
@@ -525,6 +711,32 @@ def run_script(folder: Path, size: int, cache: Path) -> list[str]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=True)
     return done.stdout.split()
+
+
+LONG = """
+import numpy as np
+from nanoeuler import simt
+
+def kernel(x):
+    for i in range(1000000):
+        x[0] += i * 0.5
+
+simt.run(kernel, 1, 1, (np.zeros(1),))
+print("compiled", flush=True)
+simt.run(kernel, 1000000, 1, (np.zeros(1),))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise on Windows")
+def test_ctrl_c_ends_a_long_launch(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LONG)
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "compiled\n"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in error
 
 
 def test_another_process_finds_what_was_compiled_and_not_what_has_changed(tmp_path: Path) -> None:
@@ -538,6 +750,16 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
     assert run_script(tmp_path, 3, blocked) == ["0", "3"]
+
+
+def test_files_of_the_cache_that_are_cut_off_are_compiled_once_more(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    run_script(tmp_path, 3, cache)
+    kept = list(cache.rglob("*.nb?"))
+    assert len(kept) >= 4
+    for path in kept:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert run_script(tmp_path, 3, cache) == ["0", "3"]
 
 
 def test_what_has_no_text_is_compiled_in_memory_and_what_is_not_read_does_not_count() -> None:
