@@ -15,18 +15,20 @@ from nanoeuler.corpus import plays
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "benchmarks" / "README.md"]
 
-#: What is added to a command so that a test can afford it. Later options win over earlier ones.
+#: What is added to a command, by its module and first word or its module, so that a test can afford it. Later options
+#: win over earlier ones.
 SHORTER = {
     "nanoeuler.train": [
         *("--training.total_steps", "2", "--training.eval_batches", "1", "--training.final_eval_batches", "1"),
         *("--training.sample_tokens", "5", "--data.dataset", "play.txt"),
     ],
-    "nanoeuler.bench": ["--sizes", "S", "--steps", "1", "--no-compile"],
+    "nanoeuler.bench train": ["--sizes", "S", "--steps", "1", "--no-compile"],
+    "nanoeuler.bench simt": ["--workloads", "attention", "--steps", "1", "--no-stock"],
     "nanoeuler.generate": ["--tokens", "5"],
     "nanoeuler.gradcheck": ["--op", "residual"],
 }
 #: Commands that .ci/run carries out, or their like, before it comes to the tests.
-SETUP = ("python3 -m venv", ". .venv/bin/activate", "tensorboard ")
+SETUP = ("python3 -m venv", ". .venv/bin/activate", "python -m pip install", "tensorboard ")
 
 
 def commands(document: Path) -> list[str]:
@@ -40,6 +42,7 @@ def folder(tmp_path_factory):
     """A folder with what a reader's commands need after cloning, and a small text in place of TinyShakespeare."""
     path = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "configs", path / "configs")
+    shutil.copy(ROOT / "tests" / "simt" / "scripts" / "vector_add.py", path / "kernels.py")
     (path / "play.txt").write_text(plays.generate(30_000), encoding="utf-8")
     return path
 
@@ -63,7 +66,8 @@ def test_every_command_runs(document, folder):
         assert words[:2] == ["python", "-m"], f"the test does not know how to run: {line}"
         if words[2] == "pytest":
             continue  # this is it
-        done = run([sys.executable, *words[1:], *SHORTER.get(words[2], [])], folder)
+        shorter = SHORTER.get(" ".join(words[2:4]), SHORTER.get(words[2], []))
+        done = run([sys.executable, *words[1:], *shorter], folder)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         ran += 1
     assert ran > 0

@@ -2,10 +2,10 @@
 
 import sys
 
-from nanoeuler.bench import train
+from nanoeuler.bench import simt, train
 from nanoeuler.errors import UserError, nearest, run_command
 
-COMMANDS = {"train": train.main}
+COMMANDS = {"simt": simt.main, "train": train.main}
 
 
 def main(arguments: list[str]) -> int | None:

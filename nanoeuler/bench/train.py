@@ -61,11 +61,11 @@ def main(arguments: list[str]) -> None:
             "that wait for each other, as PyTorch's do, suffer more than ours",
             soft_wrap=True,
         )
-    _write(options.json, report)
+    write_json(options.json, report)
     for name in options.sizes:
         result = measure_size(name, workloads(name, options.workers, options.compile), options.steps, console)
         report["sizes"].append(result)
-        _write(options.json, report)
+        write_json(options.json, report)
         print_tables(result, Console(highlight=False))
 
 
@@ -79,8 +79,8 @@ def _parse(arguments: list[str]) -> Any:
         help="which models, with commas: S, M, L, gpt2 (the same on both sides); nanogpt (the recipe of "
         "configs/shakespeare-char.json beside nanoGPT's own model) [S,M]",
     )
-    parser.add_argument("--steps", type=_at_least(1), default=30, metavar="N", help="timed steps of each [30]")
-    parser.add_argument("--workers", type=_at_least(0), default=0, metavar="N", help="threads; 0 is one per core [0]")
+    parser.add_argument("--steps", type=at_least(1), default=30, metavar="N", help="timed steps of each [30]")
+    parser.add_argument("--workers", type=at_least(0), default=0, metavar="N", help="threads; 0 is one per core [0]")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)
@@ -92,7 +92,7 @@ def _parse(arguments: list[str]) -> Any:
     return options
 
 
-def _at_least(lowest: int) -> Callable[[str], int]:
+def at_least(lowest: int) -> Callable[[str], int]:
     def integer(text: str) -> int:
         if int(text) < lowest:
             raise ValueError
@@ -230,7 +230,7 @@ def describe_machine(workers: int) -> Result:
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "torch": _version("torch"),
+        "torch": version_of("torch"),
     }
 
 
@@ -243,14 +243,14 @@ def _processor() -> str:
     return platform.processor()
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
         return None
 
 
-def _write(path: Path | None, report: Result) -> None:
+def write_json(path: Path | None, report: Result) -> None:
     """Write the report whole: beside its place first, so that an interrupted run leaves the last size's."""
     if path is None:
         return
@@ -286,8 +286,8 @@ def _column(name: str, c: Result) -> dict[str, str]:
         "parameters": format_count(c["parameters"]),
         "tokens in a step": str(c["tokens_per_step"]),
         "AdamW": c["optimizer"],
-        "step": _milliseconds(t["median"]),
-        "step, quartiles": f"{_milliseconds(t['lower_quartile'])}, {_milliseconds(t['upper_quartile'])}",
+        "step": milliseconds(t["median"]),
+        "step, quartiles": f"{milliseconds(t['lower_quartile'])}, {milliseconds(t['upper_quartile'])}",
         "tokens/s": format_count(c["tokens_per_second"]),
         "FLOP/s": format_count(c["flops_per_second"]),
         "of sgemm": f"{c['share_of_sgemm']:.0%}",
@@ -307,12 +307,12 @@ def _profile_table(profile: list[Result]) -> Table:
     for column in ("forward", "backward", "share"):
         table.add_column(column, justify="right")
     for entry in profile:
-        backward = _milliseconds(entry["backward"]) if entry["backward"] else ""
-        table.add_row(entry["op"], _milliseconds(entry["forward"]), backward, f"{entry['share']:.1%}")
+        backward = milliseconds(entry["backward"]) if entry["backward"] else ""
+        table.add_row(entry["op"], milliseconds(entry["forward"]), backward, f"{entry['share']:.1%}")
     return table
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{1000 * seconds:.{0 if seconds >= 0.1 else 1}f} ms"

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from nanoeuler.simt.orders import compare_orders
     from nanoeuler.simt.source import emulates
 
+INSTALL_GPU = "in nanoeuler's folder, python -m pip install -e '.[gpu]'"
+
 Executor = Literal["compiled", "checked", "ptx"]
 EXECUTORS = {"compiled": "run_compiled", "checked": "run_checked", "ptx": "run_ptx"}  # package of this one: function
 
@@ -86,11 +88,11 @@ def run(
     if not isinstance(args, (tuple, list)):
         raise UserError(f"args is {type(args).__name__}: give a tuple of the kernel's arguments, (x,) for a single one")
     launch = launch_shape(grid, block, shared_bytes, order, seed)
-    given = bound(_part("source").python_function(kernel), tuple(args))
-    getattr(_part(executor), EXECUTORS[executor])(kernel, launch, given)
+    given = bound(needing_numba("source").python_function(kernel), tuple(args))
+    getattr(needing_numba(executor), EXECUTORS[executor])(kernel, launch, given)
 
 
-def _part(name: str) -> Any:
+def needing_numba(name: str) -> Any:
     """Import a module of this package.
 
     Raises:
@@ -100,7 +102,7 @@ def _part(name: str) -> Any:
         return importlib.import_module(f"nanoeuler.simt.{name}")
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.split(".")[0] in ("numba", "llvmlite"):
-            raise UserError("running kernels takes Numba: python -m pip install 'nanoeuler[gpu]'") from error
+            raise UserError(f"running kernels takes Numba: {INSTALL_GPU}") from error
         raise
 
 
@@ -111,4 +113,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _PARTS:
         raise AttributeError(f"module 'nanoeuler.simt' has no attribute '{name}'{nearest(name, __all__)}")
-    return getattr(_part(_PARTS[name]), name)
+    return getattr(needing_numba(_PARTS[name]), name)

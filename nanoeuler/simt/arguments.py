@@ -1,6 +1,7 @@
 """The arguments of a launch, before any executor sees them: bound to the parameters, and of kinds a kernel takes."""
 
 import enum
+import functools
 import inspect
 from types import FunctionType
 from typing import Any
@@ -18,7 +19,7 @@ def bound(kernel: FunctionType, args: tuple) -> tuple:
     Raises:
         UserError: there are too few or too many, or one is nothing that a kernel can take.
     """
-    signature = inspect.signature(kernel)
+    signature = _signature(kernel)
     place = f"{kernel.__code__.co_filename}:{kernel.__code__.co_firstlineno}: kernel {kernel.__name__}"
     try:
         given = signature.bind(*args)
@@ -30,6 +31,9 @@ def bound(kernel: FunctionType, args: tuple) -> tuple:
         if wrong is not None:
             raise UserError(f"{place}: argument '{name}' is {wrong}")
     return tuple(given.arguments.values())
+
+
+_signature = functools.lru_cache(maxsize=512)(inspect.signature)
 
 
 def _refused(value: Any) -> str | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanoeuler.errors import UserError
+from nanoeuler.simt import needing_numba
 from nanoeuler.simt.faults import UnsupportedError
 from nanoeuler.simt.launch import ORDERS
 
@@ -35,7 +36,9 @@ def main(arguments: list[str]) -> int:
     """
     options = _parser().parse_args(arguments)
     path = _script(options.file)
-    from nanoeuler.simt.watch import Watch  # with Numba, which takes a while: not for --help
+    needing_numba("watch")  # with Numba, which takes a while: not for --help
+    from nanoeuler.simt.watch import Watch
+
 
     watch = Watch(options)
     try:

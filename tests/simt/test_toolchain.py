@@ -1,6 +1,8 @@
+import re
 import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ import pytest
 from nanoeuler.errors import UserError
 from nanoeuler.simt import toolchain
 from nanoeuler.simt.judge.report import ARCHITECTURES, compile_report
-from nanoeuler.simt.toolchain import INSTALL, assemble, build, make_dispatcher, require_toolkit
+from nanoeuler.simt.launch import launch_shape
+from nanoeuler.simt.ptx import run_ptx
+from nanoeuler.simt.toolchain import INSTALL, assemble, build, compile_ptx, make_dispatcher, require_toolkit
 
 pytest.importorskip("numba_cuda", reason=f"needs numba-cuda: {INSTALL}")
 try:
@@ -16,7 +20,7 @@ try:
 except UserError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-from numba import cuda, float32
+from numba import cuda, float32, int32
 
 SIGNATURE = (float32[::1],)
 
@@ -93,6 +97,110 @@ def test_no_gpu_is_left_behind() -> None:
     assert (api.current_context, devices.get_context) == before
 
 
+def test_cpp_is_linked_without_link_time_optimisation_too() -> None:
+    source = cuda.CUSource('extern "C" __device__ int triple(int *out, int x) { *out = 3 * x; return 0; }')
+    triple = cuda.declare_device("triple", "int32(int32)", link=source)
+
+    def linked(a):
+        a[0] = triple(a[0])
+
+    for lto in (True, False):  # to PTX numba-cuda compiles C++ only where the GPU's driver is
+        assert compile_report(cuda.jit(lto=lto)(linked), (int32[::1],), "sm_80")["sm_80"].registers
+
+
+@pytest.mark.parametrize("lto", [True, False])
+def test_cpp_that_does_not_compile_is_shown(lto: bool) -> None:
+    source = cuda.CUSource('extern "C" __device__ int broken(int *out, int x) { nonsense; }')
+    broken = cuda.declare_device("broken", "int32(int32)", link=source)
+
+    def linked(a):
+        a[0] = broken(a[0])
+
+    with pytest.raises(UserError, match=r'(?s)C\+\+ .* does not compile.*identifier "nonsense" is undefined'):
+        compile_report(cuda.jit(lto=lto)(linked), (int32[::1],), "sm_80")
+
+
+def test_missing_headers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from numba.cuda.cuda_paths import get_cuda_paths
+
+    monkeypatch.setitem(get_cuda_paths(), "include_dir", None)
+    source = cuda.CUSource('extern "C" __device__ int zero(int *out) { *out = 0; return 0; }')
+    zero = cuda.declare_device("zero", "int32()", link=source)
+
+    def linked(a):
+        a[0] = zero()
+
+    for use in (
+        lambda: compile_report(linked, (int32[::1],), "sm_80"),
+        lambda: compile_ptx(linked, (int32[::1],), {}),
+    ):
+        with pytest.raises(UserError, match="needs the CUDA headers: pip install"):
+            use()
+
+
+HALVES = """
+import sys
+from nanoeuler.simt import toolchain
+from numba import cuda, float64
+from numba.cuda.types import float16
+def impure(a, b):
+    a[0] = a[0] * a[1]
+    b[0] = b[0] * b[1]
+def halves(a):
+    a[0] = a[0] * a[1]
+if sys.argv[1] == "lines of the judge":
+    built = toolchain.build(impure, (float16[::1], float64[::1]), {"lineinfo": True, "lto": True})
+else:
+    toolchain.compile_ptx(halves, (float16[::1],), {})
+toolchain.assemble(toolchain.build(halves, (float16[::1],), {"lto": True}), "sm_90")
+"""
+
+
+@pytest.mark.parametrize("before", ["lines of the judge", "the PTX executor"])
+def test_lines_of_one_kernel_do_not_hinder_the_next(before: str) -> None:
+    done = subprocess.run([sys.executable, "-c", HALVES, before], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_recursion_is_named() -> None:
+    @cuda.jit(device=True)
+    def down(n):
+        if n < 2:
+            return int32(1)
+        return down(n - int32(1))
+
+    def recursive(a):
+        a[0] = down(a[0])
+
+    line = down.py_func.__code__.co_firstlineno + 4
+    with pytest.raises(UserError, match=rf"kernel recursive .*recursion at test_toolchain.py:{line}, which"):
+        compile_report(recursive, (int32[::1],), "sm_80")
+
+
+def test_device_functions_are_as_they_were_after_their_lines_were_asked_for() -> None:
+    @cuda.jit(device=True)
+    def doubled(x):
+        return x + x
+
+    def calling(a):
+        a[0] = doubled(a[0])
+
+    build(calling, SIGNATURE, {})
+    before = doubled.overloads, dict(doubled.overloads), doubled.targetoptions
+    first, *_ = compile_ptx(calling, SIGNATURE, {"fastmath": False, "opt": False})
+    assert (doubled.overloads, dict(doubled.overloads), doubled.targetoptions) == before
+    assert re.search(rf"\.loc\s+\d+ {doubled.py_func.__code__.co_firstlineno + 2} ", first)
+
+
+def test_inner_names_of_numba_cuda_are_known_to_one_file_only() -> None:
+    folder = Path(toolchain.__file__).parent
+    inner = re.compile(
+        r"numba_cuda\b(?!\.numba\.cuda\")|numba\.cuda\.(?:api|cuda|core|dispatcher|typing)|cuda\.(?:bindings|core)"
+    )
+    files = {path for path in folder.rglob("*.py") if inner.search(path.read_text("utf-8"))}
+    assert files == {Path(toolchain.__file__)}
+
+
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> Any:
         raise RuntimeError("libnvvm.so: cannot open shared object file")
@@ -104,8 +212,9 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_numba_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba.cuda", None)
-    with pytest.raises(UserError, match=r"needs numba-cuda .*pip install 'nanoeuler"):
-        compile_report(kernel, SIGNATURE)
+    for use in (lambda: compile_report(kernel, SIGNATURE), lambda: run_ptx(kernel, launch_shape(1, 1), ())):
+        with pytest.raises(UserError, match=r"needs numba-cuda .*pip install 'nanoeuler"):
+            use()
 
 
 def test_the_simulator_compiles_nothing() -> None:

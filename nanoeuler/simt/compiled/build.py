@@ -2,7 +2,7 @@
 
 import ast
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
@@ -68,6 +68,7 @@ class Built:
 
     program: Program
     run: Any
+    ready: set[tuple] = field(default_factory=set)  # for which arguments it has been compiled
 
 
 @functools.lru_cache(maxsize=512)

@@ -35,6 +35,7 @@ from nanoeuler.simt.compiled.scheduler import (
 )
 from nanoeuler.simt.faults import Fault, KernelFaults, Party, UnsupportedError
 from nanoeuler.simt.launch import Launch, coordinates, turns
+from nanoeuler.simt.limits import check_shared_memory
 from nanoeuler.simt.source import python_function
 
 
@@ -44,10 +45,12 @@ def run_compiled(kernel: Any, launch: Launch, args: tuple) -> None:
     Raises:
         KernelFaults: an index is out of bounds, a barrier or warp operation is not met by all, or the kernel raises.
         UnsupportedError: the kernel, or its types, cannot be compiled.
+        UserError: a block needs more shared memory than a GPU has.
     """
     function = python_function(kernel)
     built = build(function)
     program = built.program
+    check_shared_memory(function.__name__, program.shared_bytes, launch.shared_bytes)
     threads = launch.block_threads
     static = -(-program.shared_bytes // 256) * 256
     private = -(-program.local_bytes // 16) * 16
@@ -74,21 +77,21 @@ def run_compiled(kernel: Any, launch: Launch, args: tuple) -> None:
 
 def _block_order(launch: Launch) -> tuple[tuple[int, int], np.ndarray]:
     """Return the number of the first block and the step to the next; or, in random order, all numbers."""
-    order = turns(launch.blocks, launch.order, np.random.default_rng(launch.seed))
-    if isinstance(order, range):
-        return (order.start, order.step), np.empty(0, np.int64)
-    return (0, 1), np.array(order, np.int64)
+    if launch.order == "random":
+        return (0, 1), np.array(turns(launch.blocks, "random", np.random.default_rng(launch.seed)), np.int64)
+    return ((0, 1) if launch.order == "forward" else (launch.blocks - 1, -1)), np.empty(0, np.int64)
 
 
 def _compile(function: FunctionType, built: Built, everything: tuple, args: tuple) -> None:
     """Compile a launch for the types of what it is given, unless that has been done."""
+    key = tuple(_key(value) for value in args)
+    if key in built.ready:
+        return
     for value in args:
         if isinstance(value, np.float16):
             raise UnsupportedError("a float16 number as an argument: give it as np.float32, or in an array")
     try:
         kinds = tuple(built.run.typeof_pyval(value) for value in everything)
-        if kinds in built.run.overloads:
-            return
         with global_compiler_lock, gpu_conversions():
             try:
                 built.run.compile(kinds)
@@ -99,6 +102,23 @@ def _compile(function: FunctionType, built: Built, everything: tuple, args: tupl
                 built.run.compile(kinds)
     except Exception as error:  # Numba's own errors are of many kinds, failed assertions among them
         raise UnsupportedError(_compile_message(function, args, error)) from error
+    built.ready.add(key)
+
+
+def _key(value: Any) -> Any:
+    """Return what is the same for arguments of the same type, quicker than Numba finds the type."""
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        layout = flags.c_contiguous, flags.f_contiguous, flags.aligned, flags.writeable
+        return value.dtype, value.ndim, layout
+    return tuple(_key(v) for v in value) if type(value) is tuple else _kind(value)
+
+
+def _kind(value: Any) -> Any:
+    """Return the type of a number: a record has its dtype, and a Python integer may be too large for int64."""
+    if isinstance(value, np.void):
+        return value.dtype
+    return (type(value), -(2**63) <= value < 2**63) if type(value) is int else type(value)
 
 
 SIGNALS = ctypes.cast(ctypes.pythonapi.PyErr_CheckSignals, ctypes.c_void_p).value or 0  # runs Python's signal handlers

@@ -1,5 +1,6 @@
 """One block of a compiled kernel: warps take turns, lanes run until they wait, barriers and warp operations are met."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -246,6 +247,7 @@ def run_block(function: Any, states: Any, size: Any, work_space: Any, order: Any
     return _run(function, states, size, slots, codes, status, turns, array_at(place, 3, types.int64))
 
 
+@functools.lru_cache(maxsize=64)
 def turns_of_warps(threads: int, order: Order, seed: int) -> np.ndarray:
     """Return the threads of each warp in the order of their turns, -1 where a warp has fewer than 32. (warps, 32)"""
     generator = np.random.default_rng(seed)

@@ -145,10 +145,10 @@ def _compiler(name: str, function: Callable) -> Callable:
     """Return one of numba-cuda's compilers that takes kernels made with the stand-in, and needs no GPU at hand."""
 
     def compile_kernel(pyfunc: Any, *args: Any, **options: Any) -> Any:
-        from nanoeuler.simt.ptx.compile import device_functions_for
+        from nanoeuler.simt.toolchain import device_at_hand
 
         options["cc"] = options.get("cc") or Device.compute_capability
-        with genuine(), device_functions_for(options["cc"]):
+        with genuine(), device_at_hand(options["cc"]):
             return function(genuine_function(getattr(pyfunc, "py_func", pyfunc)), *args, **options)
 
     compile_kernel.__name__ = name

@@ -200,9 +200,13 @@ def _with_lines(listings: list[_Listing], built: Build) -> list[_Listing]:
     """Return the listings with lines on the float64 of those that have some.
 
     A launch keeps no lines, so they come from a second compilation, and only where that gave the same instructions.
+    What has lines cannot be linked with C++ (float16's operators are some): then there are none.
     """
     impure = [listing.architecture for listing in listings if listing.float64]
-    located = {listing.architecture: listing.float64 for listing in _compile(built, impure, lineinfo=True)}
+    try:
+        located = {listing.architecture: listing.float64 for listing in _compile(built, impure, lineinfo=True)}
+    except UserError:
+        return listings
     result = []
     for listing in listings:
         candidates = located.get(listing.architecture, [])

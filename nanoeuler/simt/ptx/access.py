@@ -23,12 +23,10 @@ HINTS = ("L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::64B", "L2:
 Addressed = tuple[Memory, Array, Lanes]  # memory, places in its buffer (one, or one per lane in turn), the lanes
 
 
-def space_of(decoder: Decoder, instruction: Instruction, named: str | None) -> str:
+def space_of(instruction: Instruction, named: str | None) -> str:
     """Return the space that the opcode names (or the variable in the address); "generic" if neither does."""
     given = [part.split("::")[0] for part in instruction.parts[1:] if part.split("::")[0] in SPACES]
     space = given[0] if given else named or "generic"
-    if "shared::cluster" in instruction.parts and "st" in instruction.parts:
-        decoder.refuse(instruction, "shared memory of another block")
     return "global" if space == "const" else space
 
 
@@ -38,6 +36,9 @@ def locate(
     """Yield where ``lanes`` access ``size`` bytes at ``address`` (one element or one per lane of the machine).
 
     One item for each space that a generic address leads to: nearly always one. Bounds and alignment are checked.
+
+    Raises:
+        KernelFaults: an access is out of bounds or misaligned.
     """
     address = lanes.pick(address)
     if space == "generic":
@@ -128,7 +129,11 @@ def _report_misaligned(
 def check_written(
     machine: Machine, memory: Memory, places: Array, size: int, lanes: Lanes, instruction: Instruction
 ) -> None:
-    """Raise a fault where a lane reads bytes of shared or local memory that nothing wrote."""
+    """Raise a fault where a lane reads bytes of shared or local memory that nothing wrote.
+
+    Raises:
+        KernelFaults: there is such a lane.
+    """
     bad = memory.state(places, size)
     if bad is None:
         return
@@ -153,7 +158,7 @@ def load(decoder: Decoder, instruction: Instruction) -> Step:
     kind = decoder.kind(instruction)
     targets, source = decoder.operands(instruction, 2)
     address, named = decoder.address(instruction, source)
-    space = space_of(decoder, instruction, named)
+    space = space_of(instruction, named)
     if space == "param" and named == "param":
         return load_parameter(decoder, instruction, kind, targets, address)
     if space == "param":
@@ -182,7 +187,11 @@ def load(decoder: Decoder, instruction: Instruction) -> Step:
 
 
 def load_parameter(decoder: Decoder, instruction: Instruction, kind: str, targets: str, address: Fetch) -> Step:
-    """Return the step that reads a kernel parameter: the same for all lanes."""
+    """Return the step that reads a kernel parameter: the same for all lanes.
+
+    Raises:
+        UnsupportedError: a target is no register.
+    """
     offset = int(address([])[0])
     dtype = DTYPES[kind]
     names = split_operands(targets.strip("{} "))
@@ -198,7 +207,11 @@ def load_parameter(decoder: Decoder, instruction: Instruction, kind: str, target
 
 
 def vector(decoder: Decoder, instruction: Instruction, text: str, count: int) -> list[Register | None]:
-    """Return the registers of ``{a, b}`` or of a single ``a``; None for the sink ``_``."""
+    """Return the registers of ``{a, b}`` or of a single ``a``; None for the sink ``_``.
+
+    Raises:
+        UnsupportedError: their number is not ``count``, or one is no register.
+    """
     names = split_operands(text.strip("{} "))
     if len(names) != count:
         decoder.refuse(instruction, f"{len(names)} registers for {count} elements")
@@ -214,7 +227,7 @@ def store(decoder: Decoder, instruction: Instruction) -> Step:
     kind = decoder.kind(instruction)
     target, values = decoder.operands(instruction, 2)
     address, named = decoder.address(instruction, target)
-    space = space_of(decoder, instruction, named)
+    space = space_of(instruction, named)
     if space == "param":
         space = named or "generic"
     if space == "param" or "const" in modifiers:
@@ -246,7 +259,7 @@ def cvta(decoder: Decoder, instruction: Instruction) -> Step:
     """``cvta``: an address in a space to a generic one, or back (``.to``)."""
     modifiers = decoder.modifiers(instruction, "to", "shared::cta", *SPACES)
     kind = decoder.kind(instruction)
-    window = np.uint64(WINDOWS[space_of(decoder, instruction, None)]).astype(DTYPES[kind])
+    window = np.uint64(WINDOWS[space_of(instruction, None)]).astype(DTYPES[kind])
     operate: Callable[[Array], Array] = (
         (lambda value: value - window) if "to" in modifiers else (lambda value: value + window)
     )
@@ -259,7 +272,7 @@ def isspacep(decoder: Decoder, instruction: Instruction) -> Step:
     decoder.modifiers(instruction, "shared::cta", "shared::cluster", *SPACES)
     target, a = decoder.operands(instruction, 2)
     fetch = decoder.source(instruction, a, "s64")
-    space = space_of(decoder, instruction, None)
+    space = space_of(instruction, None)
     low = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
     high = {"shared": LOCAL_WINDOW, "local": 1 << 63}.get(space, SHARED_WINDOW) - 1
     if "const" in instruction.parts or space == "param":
@@ -272,7 +285,8 @@ def isspacep(decoder: Decoder, instruction: Instruction) -> Step:
     return decoder.assign(instruction, target, "pred", compute)
 
 
-@opcode("prefetch", "prefetchu", "discard", "applypriority")
+@opcode("prefetch", "prefetchu", "applypriority")
 def prefetch(decoder: Decoder, instruction: Instruction) -> Step:
-    """``prefetch``: a hint that changes no value."""
+    """``prefetch``, ``prefetchu``, ``applypriority``: hints that change no value (``discard``, which does, is none)."""
+    decoder.modifiers(instruction, "global", "local", "L1", "L2", "L2::evict_last", "L2::evict_normal")
     return lambda machine, lanes: None

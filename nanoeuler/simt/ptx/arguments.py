@@ -4,8 +4,7 @@ The order and types are those of numba-cuda's launch (``_prepare_args`` of its d
 ``meminfo`` and ``parent``, its number of elements, item size, address, shape and strides; tuples are flat.
 """
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,20 +48,12 @@ class Span:
     arrays: list[HostArray] = field(default_factory=list)
 
 
-def named_arguments(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """Return the arguments with the names of the kernel's parameters.
+def flat(name: str, value: Any) -> Iterator[HostArray | tuple[str, Any]]:
+    """Yield the parameters that ``value`` becomes: a HostArray, or a (name, number) pair.
 
     Raises:
-        UserError: their number is not the kernel's.
+        UserError: it is nothing that a kernel takes.
     """
-    names = list(inspect.signature(function).parameters)
-    if len(names) != len(arguments):
-        raise UserError(f"kernel {function.__name__} takes {len(names)} arguments, and {len(arguments)} were given")
-    return list(zip(names, arguments, strict=True))
-
-
-def flat(name: str, value: Any) -> Iterator[HostArray | tuple[str, Any]]:
-    """Yield the parameters that ``value`` becomes: a HostArray, or a (name, number) pair."""
     if isinstance(value, np.ndarray):
         yield HostArray(name, value)
     elif isinstance(value, np.void):

@@ -19,11 +19,11 @@ from nanoeuler.simt.ptx.program import Instruction
 def copy(decoder: Decoder, instruction: Instruction) -> Step:
     """``cp.async`` and its commits and waits."""
     parts = instruction.parts
-    if parts[:3] == ("cp", "async", "commit_group"):
+    if parts == ("cp", "async", "commit_group"):
         return commit
-    if parts[:3] == ("cp", "async", "wait_all"):
+    if parts == ("cp", "async", "wait_all"):
         return lambda machine, lanes: wait(machine, lanes, None)
-    if parts[:3] == ("cp", "async", "wait_group"):
+    if parts == ("cp", "async", "wait_group"):
         allowed = parse_integer(instruction.operands[0])
         return lambda machine, lanes: wait(machine, lanes, allowed)
     modifiers = decoder.modifiers(
@@ -35,7 +35,11 @@ def copy(decoder: Decoder, instruction: Instruction) -> Step:
 
 
 def begin(decoder: Decoder, instruction: Instruction) -> Step:
-    """Return the step of ``cp.async [to], [from], size, bytes``: what ``bytes`` leaves of ``size`` becomes zeros."""
+    """Return the step of ``cp.async [to], [from], size, bytes``: what ``bytes`` leaves of ``size`` becomes zeros.
+
+    Raises:
+        UnsupportedError: a size that there is not, or a cache policy.
+    """
     to, from_, amount, *rest = instruction.operands
     size = parse_integer(amount)
     if size not in (4, 8, 16) or ("cg" in instruction.parts and size != 16) or len(rest) > 1:

@@ -27,7 +27,7 @@ def atomic(decoder: Decoder, instruction: Instruction) -> Step:
     if operation is None or len(texts) != (2 if operation == "cas" else 1):
         decoder.refuse(instruction)
     address, named = decoder.address(instruction, place)
-    space = space_of(decoder, instruction, named)
+    space = space_of(instruction, named)
     operands = [decoder.source(instruction, text, kind) for text in texts]
     register = None if target == "_" else decoder.register(instruction, target)
     update = update_of(operation, kind, space)

@@ -41,7 +41,11 @@ def comparison(name: str, is_float: bool) -> Compare:
 
 
 def compared(decoder: Decoder, instruction: Instruction, kind: str, a: str, b: str) -> Fetch:
-    """Return the fetch of the comparison of ``a`` and ``b``, combined with a predicate where the opcode says so."""
+    """Return the fetch of the comparison of ``a`` and ``b``, combined with a predicate where the opcode says so.
+
+    Raises:
+        UnsupportedError: the opcode has no comparison.
+    """
     name = next((part for part in instruction.parts if part in COMPARISONS), None)
     if name is None:
         decoder.refuse(instruction, "no comparison")
@@ -84,8 +88,12 @@ def setp(decoder: Decoder, instruction: Instruction) -> Step:
 
 
 def compare_pairs(decoder: Decoder, instruction: Instruction, kind: str, names: list[str]) -> Step:
-    """Return the step of ``setp.f16x2 p|q``: p compares the low halves, q the high ones."""
-    if len(names) != 2 or any(part in _COMBINE for part in instruction.parts):
+    """Return the step of ``setp.f16x2 p|q``: p compares the low halves, q the high ones.
+
+    Raises:
+        UnsupportedError: there are not two targets, or it is combined with a predicate or flushes.
+    """
+    if len(names) != 2 or any(part in _COMBINE or part == "ftz" for part in instruction.parts):
         decoder.refuse(instruction)
     name = next(part for part in instruction.parts if part in COMPARISONS)
     compare = comparison(name, True)

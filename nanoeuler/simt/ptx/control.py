@@ -37,7 +37,7 @@ def leave(decoder: Decoder, instruction: Instruction) -> Ending:
     return Exit(decoder.guard(instruction))
 
 
-@opcode("trap", "brkpt")
+@opcode("trap")
 def trap(decoder: Decoder, instruction: Instruction) -> Ending:
     """``trap``: the thread stops the kernel."""
     decoder.modifiers(instruction)
@@ -54,6 +54,7 @@ def fence(decoder: Decoder, instruction: Instruction) -> Step:
 @opcode("nanosleep")
 def nanosleep(decoder: Decoder, instruction: Instruction) -> Step:
     """``nanosleep``: no time passes here."""
+    decoder.modifiers(instruction)
     return lambda machine, lanes: None
 
 
@@ -73,7 +74,11 @@ def barrier(decoder: Decoder, instruction: Instruction) -> Ending:
 
 
 def reduction(decoder: Decoder, instruction: Instruction) -> Step:
-    """Return the step of ``bar.red``: count, and, or of a predicate over the block."""
+    """Return the step of ``bar.red``: count, and, or of a predicate over the block.
+
+    Raises:
+        UnsupportedError: only some of the block's threads are to come.
+    """
     if len(instruction.operands) != 3:
         decoder.refuse(instruction, "a barrier of some of the block's threads")
     target, _, flag = instruction.operands

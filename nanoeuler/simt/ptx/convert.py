@@ -13,15 +13,20 @@ from nanoeuler.simt.ptx.program import Instruction
 Change = Callable[[Array], Array]
 _TO_INTEGER: dict[str, Change] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _KNOWN = (*_TO_INTEGER, *rounding.MODES, "rna", "ftz", "sat", "relu", "satfinite")
+_UNKNOWN_FOR = {
+    "bf16": {"pack", "sat", "satfinite", "rm", "rp"},
+    "bf16x2": {"pack", "sat", "satfinite", "rm", "rp"},
+    "tf32": {"pack", "sat", "satfinite", "relu"},
+}
 
 
 @opcode("cvt")
 def cvt(decoder: Decoder, instruction: Instruction) -> Step:
     """``cvt.dtype.atype d, a``, and ``cvt.f16x2.f32 d, a, b``, which packs a above b."""
     modifiers = decoder.modifiers(instruction, *_KNOWN, "pack")
-    if "pack" in modifiers:
-        decoder.refuse(instruction)
     result, kind = decoder.kind(instruction, 0), decoder.kind(instruction, 1)
+    if modifiers & _UNKNOWN_FOR.get(result, {"pack"}):
+        decoder.refuse(instruction)
     if result in ("f16x2", "bf16x2"):
         return pack(decoder, instruction, result, kind, modifiers)
     target, a = decoder.operands(instruction, 2)
@@ -150,7 +155,11 @@ def float_to_float(result: str, kind: str, modifiers: frozenset[str]) -> Change:
 
 
 def pack(decoder: Decoder, instruction: Instruction, result: str, kind: str, modifiers: frozenset[str]) -> Step:
-    """Return the step of ``cvt.f16x2.f32 d, a, b``: a in the upper half, b in the lower."""
+    """Return the step of ``cvt.f16x2.f32 d, a, b``: a in the upper half, b in the lower.
+
+    Raises:
+        UnsupportedError: it is not of float32, or rounds or saturates in another way.
+    """
     if kind != "f32" or modifiers & {"sat", "rna", "rm", "rp"}:
         decoder.refuse(instruction)
     target, a, b = decoder.operands(instruction, 3)

@@ -2,7 +2,7 @@
 
 The files beside this one register a handler for each opcode with ``@opcode``. A handler takes the decoder and the
 instruction and returns the closure (a Step), or the ending of a block (a branch, a barrier, a warp operation). A
-modifier that a handler does not name is refused, never skipped.
+modifier that a handler does not name is refused (UnsupportedError), never skipped.
 """
 
 import re
@@ -64,6 +64,11 @@ class Decoder:
         return sorted(start for start in starts if start < len(instructions))
 
     def block(self, start: int, end: int) -> Block:
+        """Return the block of the instructions from ``start`` to ``end``.
+
+        Raises:
+            UnsupportedError: one of them has what the executor does not know.
+        """
         block = Block()
         for instruction in self.program.instructions[start:end]:
             block.instruction = instruction
@@ -77,6 +82,11 @@ class Decoder:
         return block
 
     def handler(self, instruction: Instruction) -> Handler:
+        """Return what decodes an instruction.
+
+        Raises:
+            UnsupportedError: there is nothing that does.
+        """
         handler = HANDLERS.get(instruction.parts[0])
         if handler is None:
             self.refuse(instruction)
@@ -104,20 +114,32 @@ class Decoder:
         return (lambda registers: ~fetch(registers)) if text.startswith("!") else fetch
 
     def label(self, instruction: Instruction, text: str) -> int:
-        """Return the block that a label names."""
+        """Return the block that a label names.
+
+        Raises:
+            UnsupportedError: there is no such label.
+        """
         if text not in self.targets:
             self.refuse(instruction, f"the label '{text}'")
         return self.targets[text]
 
     def refuse(self, instruction: Instruction, what: str = "") -> NoReturn:
-        """Raise the error that names what is not known and where it stands."""
+        """Raise the error that names what is not known and where it stands.
+
+        Raises:
+            UnsupportedError: always.
+        """
         where = f" (at {instruction.location})" if instruction.location else ""
         detail = f": {what}" if what else ""
         text = instruction.text if len(instruction.text) < 160 else instruction.text[:157] + "..."
         raise UnsupportedError(f"the PTX executor does not know the instruction '{text}'{detail}{where}")
 
     def modifiers(self, instruction: Instruction, *known: str) -> frozenset[str]:
-        """Return the instruction's modifiers; one that is neither ``known`` nor a type is refused."""
+        """Return the instruction's modifiers; one that is neither ``known`` nor a type is refused.
+
+        Raises:
+            UnsupportedError: there is such a one.
+        """
         given = instruction.parts[1:]
         for modifier in given:
             if modifier not in known and modifier not in DTYPES:
@@ -125,21 +147,33 @@ class Decoder:
         return frozenset(given)
 
     def kind(self, instruction: Instruction, at: int = -1) -> str:
-        """Return the ``at``-th of the instruction's types, the last by default."""
+        """Return the ``at``-th of the instruction's types, the last by default.
+
+        Raises:
+            UnsupportedError: it has not so many.
+        """
         kinds = [part for part in instruction.parts[1:] if part in DTYPES]
         if not -len(kinds) <= at < len(kinds):
             self.refuse(instruction, "no type")
         return kinds[at]
 
     def register(self, instruction: Instruction, name: str) -> Register:
-        """Return the register that ``name`` means."""
+        """Return the register that ``name`` means.
+
+        Raises:
+            UnsupportedError: it means none.
+        """
         meaning = instruction.scope.lookup(name)
         if not isinstance(meaning, Register):
             self.refuse(instruction, f"the operand '{name}'")
         return meaning
 
     def source(self, instruction: Instruction, text: str, kind: str) -> Fetch:
-        """Return the fetch of an operand as an array of ``kind``: a register, an immediate or an address."""
+        """Return the fetch of an operand as an array of ``kind``: a register, an immediate or an address.
+
+        Raises:
+            UnsupportedError: it is none of these.
+        """
         dtype = DTYPES[kind]
         meaning = instruction.scope.lookup(text)
         if isinstance(meaning, Register):
@@ -156,7 +190,11 @@ class Decoder:
         return lambda registers: value
 
     def special(self, instruction: Instruction, name: str) -> Register:
-        """Return the register in which a special register such as ``%tid.x`` is kept: it is set at the launch."""
+        """Return the register in which a special register such as ``%tid.x`` is kept: it is set at the launch.
+
+        Raises:
+            UnsupportedError: the executor does not know it.
+        """
         if name not in SPECIALS:
             self.refuse(instruction, f"the special register '{name}'")
         if name not in self.program.specials:
@@ -165,7 +203,11 @@ class Decoder:
         return self.program.specials[name]
 
     def immediate(self, instruction: Instruction, text: str, dtype: np.dtype[Any]) -> Array:
-        """Return the value of a literal as one element of ``dtype``."""
+        """Return the value of a literal as one element of ``dtype``.
+
+        Raises:
+            UnsupportedError: it is none.
+        """
         if text == "WARP_SZ":
             return np.array([32], dtype)
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", text):
@@ -193,7 +235,11 @@ class Decoder:
         return lambda registers: value
 
     def address(self, instruction: Instruction, text: str) -> tuple[Fetch, str | None]:
-        """Return the fetch of ``[register+offset]`` as int64, and the space of the variable if it names one."""
+        """Return the fetch of ``[register+offset]`` as int64, and the space of the variable if it names one.
+
+        Raises:
+            UnsupportedError: it has another form.
+        """
         match = _ADDRESS.match(text)
         if match is None:
             self.refuse(instruction, f"the address '{text}'")
@@ -210,7 +256,11 @@ class Decoder:
         return (lambda registers: fetch(registers) + offset) if offset else fetch, None
 
     def assign(self, instruction: Instruction, target: str, kind: str, compute: Fetch) -> Step:
-        """Return the step that puts ``compute``'s result, an array of ``kind``, into register ``target``."""
+        """Return the step that puts ``compute``'s result, an array of ``kind``, into register ``target``.
+
+        Raises:
+            UnsupportedError: the target is no register.
+        """
         if target == "_":
             return lambda machine, lanes: None
         register = self.register(instruction, target)
@@ -225,7 +275,11 @@ class Decoder:
         return step
 
     def unary(self, instruction: Instruction, function: Callable[[Array], Array], kind: str, result: str = "") -> Step:
-        """Return the step ``d = function(a)`` on operands of ``kind``."""
+        """Return the step ``d = function(a)`` on operands of ``kind``.
+
+        Raises:
+            UnsupportedError: it has other operands.
+        """
         target, a = self.operands(instruction, 2)
         fetch = self.source(instruction, a, kind)
         return self.assign(instruction, target, result or kind, lambda registers: function(fetch(registers)))
@@ -233,7 +287,11 @@ class Decoder:
     def binary(
         self, instruction: Instruction, function: Callable[[Array, Array], Array], kind: str, result: str = ""
     ) -> Step:
-        """Return the step ``d = function(a, b)`` on operands of ``kind``."""
+        """Return the step ``d = function(a, b)`` on operands of ``kind``.
+
+        Raises:
+            UnsupportedError: it has other operands.
+        """
         target, a, b = self.operands(instruction, 3)
         left, right = self.source(instruction, a, kind), self.source(instruction, b, kind)
         return self.assign(
@@ -243,7 +301,11 @@ class Decoder:
     def ternary(
         self, instruction: Instruction, function: Callable[[Array, Array, Array], Array], kinds: tuple[str, str, str]
     ) -> Step:
-        """Return the step ``d = function(a, b, c)``; the result has the kind of c."""
+        """Return the step ``d = function(a, b, c)``; the result has the kind of c.
+
+        Raises:
+            UnsupportedError: it has other operands.
+        """
         target, *sources = self.operands(instruction, 4)
         a, b, c = (self.source(instruction, text, kind) for text, kind in zip(sources, kinds, strict=True))
         return self.assign(
@@ -251,7 +313,11 @@ class Decoder:
         )
 
     def operands(self, instruction: Instruction, count: int) -> tuple[str, ...]:
-        """Return the operands, of which there must be ``count``."""
+        """Return the operands, of which there must be ``count``.
+
+        Raises:
+            UnsupportedError: there are more or fewer.
+        """
         if len(instruction.operands) != count:
             self.refuse(instruction, f"{len(instruction.operands)} operands")
         return instruction.operands
@@ -298,7 +364,7 @@ def fitted(value: Array, register: Register) -> Array:
 
 def ends_block(instruction: Instruction) -> bool:
     """Whether ``instruction`` ends a block of code."""
-    return instruction.parts[0] in ("bra", "brx", "ret", "exit", "trap", "brkpt") or is_meeting(instruction)
+    return instruction.parts[0] in ("bra", "brx", "ret", "exit", "trap") or is_meeting(instruction)
 
 
 def is_meeting(instruction: Instruction) -> bool:

@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from nanoeuler.errors import UserError
+from nanoeuler.simt.arguments import bound
 from nanoeuler.simt.launch import Launch, turns
+from nanoeuler.simt.limits import check_shared_memory
 from nanoeuler.simt.ptx import instructions  # noqa: F401 (importing them registers the handlers)
-from nanoeuler.simt.ptx.arguments import HostArray, copy_back, flat, global_memory, named_arguments, parameter_bytes
-from nanoeuler.simt.ptx.compile import compile_kernel, plain_function, signature_of
+from nanoeuler.simt.ptx.arguments import HostArray, copy_back, flat, global_memory, parameter_bytes
+from nanoeuler.simt.ptx.compile import compile_kernel
 from nanoeuler.simt.ptx.decode import Decoder
 from nanoeuler.simt.ptx.machine import Machine
 from nanoeuler.simt.ptx.memory import POISON, Allocation, Memory
@@ -18,11 +21,10 @@ from nanoeuler.simt.ptx.parse import merged, parse
 from nanoeuler.simt.ptx.program import Program, flatten
 from nanoeuler.simt.ptx.schedule import STEP_LIMIT, Block, Scheduler
 from nanoeuler.simt.ptx.special import special_value
+from nanoeuler.simt.toolchain import make_dispatcher, require_toolkit
 
 LANE_BUDGET = 1 << 15  # lanes that run together at most (one block at least): more would leave the processor's caches
 MEMORY_BUDGET = 1 << 28  # bytes of registers, shared and local memory of the blocks that run together
-SHARED_LIMIT = 227 * 1024  # bytes of a block, on compute capability 9.0
-STATIC_LIMIT = 48 * 1024
 
 
 @dataclass(frozen=True)
@@ -44,29 +46,27 @@ def load(*texts: str) -> Loaded:
     return Loaded(program, Decoder(program).decode())
 
 
-def run_ptx(
-    kernel: Any, launch: Launch, args: tuple[Any, ...], *, fastmath: bool = False, step_limit: int = STEP_LIMIT
-) -> None:
+def run_ptx(kernel: Any, launch: Launch, args: tuple[Any, ...], *, step_limit: int = STEP_LIMIT) -> None:
     """Run ``kernel`` as the PTX that numba-cuda makes of it; NumPy arrays in ``args`` are changed in place.
 
-    ``kernel`` is the plain function or its ``@cuda.jit`` dispatcher, whose options ``fastmath`` and ``opt`` count.
+    ``kernel`` is the plain function or its ``@cuda.jit`` dispatcher, whose options ``fastmath``, ``opt`` and ``link``
+    count. Lanes that are at the same instruction run it together; ``launch.order`` is that in which their stores and
+    atomics take effect, and that of the groups of blocks (some 32768 threads each) that run one after the other.
     ``step_limit`` is the number of instructions (of all lanes together) after which a kernel is taken to be endless.
 
     Raises:
         UserError: numba-cuda or the compiler libraries are missing, or the arguments do not fit.
-        UnsupportedError: the kernel has an instruction that the executor does not know.
+        UnsupportedError: numba-cuda cannot compile the kernel, or it has an instruction that the executor does not
+            know.
         KernelFaults: an access out of bounds, misaligned, or of memory never written; a barrier or warp operation that
             some threads miss; a kernel that does not end.
     """
-    function = plain_function(kernel)
-    options = getattr(kernel, "targetoptions", {})
-    named = named_arguments(function, args)
-    texts = compile_kernel(
-        function,
-        signature_of(kernel, args),
-        bool(fastmath or options.get("fastmath")),
-        options.get("opt") is not False,
-    )
+    require_toolkit()
+    dispatcher = make_dispatcher(kernel)
+    function = dispatcher.py_func
+    args = bound(function, args)
+    texts = compile_kernel(dispatcher, args)
+    named = zip(signature(function).parameters, args, strict=True)
     items = [item for name, value in named for item in flat(name, value)]
     _run(load(*texts), function.__name__, launch, items, step_limit)
 
@@ -75,20 +75,24 @@ def run_text(text: str, launch: Launch, args: tuple[Any, ...], *, step_limit: in
     """Run the kernel of PTX ``text``: each of its parameters takes one of ``args``, an array (its address) or a number.
 
     Raises:
+        UserError: there is not one argument for each parameter.
         UnsupportedError: an instruction that the executor does not know.
         KernelFaults: as ``run_ptx``.
     """
     loaded = load(text)
     items: list[HostArray | tuple[str, Any]] = []
-    for parameter, value in zip(loaded.program.parameters, args, strict=True):
+    name, parameters = loaded.program.name, loaded.program.parameters
+    if len(args) != len(parameters):
+        raise UserError(f"PTX kernel {name} has {len(parameters)} parameters, and was given {len(args)} arguments")
+    for parameter, value in zip(parameters, args, strict=True):
         is_array = isinstance(value, np.ndarray)
         items.append(HostArray(parameter.name, value, bare=True) if is_array else (parameter.name, value))
-    _run(loaded, loaded.program.name, launch, items, step_limit)
+    _run(loaded, name, launch, items, step_limit)
 
 
 def _run(loaded: Loaded, name: str, launch: Launch, items: list[HostArray | tuple[str, Any]], step_limit: int) -> None:
     program = loaded.program
-    check_shared_memory(program, name, launch)
+    check_shared_memory(name, static_shared_bytes(program), launch.shared_bytes)
     arrays = [item for item in items if isinstance(item, HostArray)]
     memory = global_memory(arrays, program)
     parameters = parameter_bytes(program, items)
@@ -103,19 +107,9 @@ def _run(loaded: Loaded, name: str, launch: Launch, items: list[HostArray | tupl
     copy_back(memory, arrays)
 
 
-def check_shared_memory(program: Program, name: str, launch: Launch) -> None:
-    """Refuse a kernel whose shared memory no GPU of compute capability 9.0 has.
-
-    Raises:
-        UserError: more than 48 KB in static arrays, or 227 KB in all.
-    """
-    static = sum(end - start for start, end, _ in program.shared.places)
-    if static > STATIC_LIMIT:
-        what = f"{static} bytes of static shared arrays, and a block may have {STATIC_LIMIT}"
-        raise UserError(f"kernel {name} has {what}: use dynamic shared memory, cuda.shared.array(0, ...), for the rest")
-    if static + launch.shared_bytes > SHARED_LIMIT:
-        what = f"{static + launch.shared_bytes} bytes of shared memory, and a block has {SHARED_LIMIT}"
-        raise UserError(f"kernel {name} needs {what}: give a block less to do")
+def static_shared_bytes(program: Program) -> int:
+    """Return the bytes of the shared arrays whose size is in the source."""
+    return sum(end - start for start, end, _ in program.shared.places)
 
 
 def blocks_together(program: Program, launch: Launch) -> int:
@@ -137,7 +131,7 @@ def machine_for(
         registers=[np.zeros(1, dtype) for dtype in program.registers],
         parameters=parameters,
         spaces={"global": memory},
-        shared_bytes=sum(end - start for start, end, _ in program.shared.places) + launch.shared_bytes,
+        shared_bytes=static_shared_bytes(program) + launch.shared_bytes,
     )
     dynamic = (program.dynamic_shared, program.dynamic_shared + launch.shared_bytes, "dynamic shared memory")
     shared = [*program.shared.places, dynamic]

@@ -72,16 +72,20 @@ def saturate(value: Array) -> Array:
 
 def finished(function: Function, modifiers: frozenset[str]) -> Function:
     """Return ``function`` with what ``.ftz``, ``.sat`` and ``.relu`` do before and after it."""
-    if "ftz" in modifiers:
-        inner = function
-        function = lambda *operands: flush(inner(*(flush(operand) for operand in operands)))  # noqa: E731
-    if "sat" in modifiers:
-        exact = function
-        function = lambda *operands: saturate(exact(*operands))  # noqa: E731
-    if "relu" in modifiers:
-        signed = function
-        function = lambda *operands: rectified(signed(*operands))  # noqa: E731
-    return function
+    before = [flush] if "ftz" in modifiers else []
+    after = [*before, *(change for name, change in (("sat", saturate), ("relu", rectified)) if name in modifiers)]
+    if not after:
+        return function
+
+    def whole(*operands: Array) -> Array:
+        for change in before:
+            operands = tuple(change(operand) for operand in operands)
+        value = function(*operands)
+        for change in after:
+            value = change(value)
+        return value
+
+    return whole
 
 
 def rectified(value: Array) -> Array:
@@ -212,27 +216,22 @@ def root(decoder: Decoder, instruction: Instruction) -> Step:
     """``sqrt``, ``rcp``, ``rsqrt``: exact with a rounding mode; ``.approx.ftz.f64`` has the upper 20 bits."""
     modifiers = decoder.modifiers(instruction, *rounding.MODES, "ftz", "approx")
     kind, name = decoder.kind(instruction), instruction.parts[0]
-    mode = mode_of(modifiers)
-    function: Function
-    if name == "sqrt":
-        function = lambda a: rounding.square_root(a, mode)  # noqa: E731
-    elif name == "rcp" and "approx" not in modifiers:
-        function = lambda a: rounding.divide(np.ones(1, a.dtype), a, mode)  # noqa: E731
-    else:
-        wide = _reciprocal if name == "rcp" else _reciprocal_root
-        # rsqrt.approx.f64 without .ftz is emulated in software and keeps its precision (PTX ISA, rsqrt)
-        function = (lambda a: _coarse(wide(a))) if kind == "f64" and "ftz" in modifiers else approximately(wide)
+    function = root_of(name, kind, modifiers)
     if kind == "f64":
         modifiers = modifiers - {"ftz"}  # flushes only what the coarse result cannot hold
     return decoder.unary(instruction, lifted(finished(function, modifiers), kind), kind)
 
 
-def _reciprocal(a: Array) -> Array:
-    return 1.0 / a
-
-
-def _reciprocal_root(a: Array) -> Array:
-    return 1.0 / np.sqrt(a)
+def root_of(name: str, kind: str, modifiers: frozenset[str]) -> Function:
+    """Return the function of ``sqrt``, ``rcp`` or ``rsqrt`` on floats, before what the modifiers make of its result."""
+    mode = mode_of(modifiers)
+    if name == "sqrt":
+        return lambda a: rounding.square_root(a, mode)
+    if name == "rcp" and "approx" not in modifiers:
+        return lambda a: rounding.divide(np.ones(1, a.dtype), a, mode)
+    wide: Function = (lambda a: 1.0 / a) if name == "rcp" else (lambda a: 1.0 / np.sqrt(a))
+    # rsqrt.approx.f64 without .ftz is emulated in software and keeps its precision (PTX ISA, rsqrt)
+    return (lambda a: _coarse(wide(a))) if kind == "f64" and "ftz" in modifiers else approximately(wide)
 
 
 def _coarse(a: Array) -> Array:

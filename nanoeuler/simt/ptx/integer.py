@@ -50,7 +50,11 @@ def extended(decoder: Decoder, instruction: Instruction) -> Step:
 
 
 def with_carry(decoder: Decoder, instruction: Instruction, carry_in: bool) -> Step:
-    """Return the step of an instruction of the carry chain: ``.cc`` writes the carry, a ``c`` at the end reads it."""
+    """Return the step of an instruction of the carry chain: ``.cc`` writes the carry, a ``c`` at the end reads it.
+
+    Raises:
+        UnsupportedError: the integers have fewer than 32 bits.
+    """
     kind = decoder.kind(instruction)
     name = instruction.parts[0]
     if DTYPES[kind].itemsize < 4:

@@ -60,8 +60,3 @@ def storage(kind: str) -> np.dtype[Any]:
 def is_signed(kind: str) -> bool:
     """Whether ``kind`` is a signed integer."""
     return DTYPES[kind].kind == "i"
-
-
-def is_integer(kind: str) -> bool:
-    """Whether ``kind`` is a signed or unsigned integer (not bits)."""
-    return kind[0] in "su"

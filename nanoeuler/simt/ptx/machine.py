@@ -123,7 +123,11 @@ class Machine:
         index: tuple[int, ...] | None = None,
         other: Party | None = None,
     ) -> NoReturn:
-        """Raise the fault that ``lane`` met at ``instruction``."""
+        """Raise the fault that ``lane`` met at ``instruction``.
+
+        Raises:
+            KernelFaults: always.
+        """
         location = instruction.location
         if location and location.caller:
             message += f" (in code inlined from line {location.caller.line})"

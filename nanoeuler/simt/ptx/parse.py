@@ -55,7 +55,11 @@ class Module:
     files: dict[int, str] = field(default_factory=dict)
 
     def entry(self) -> Function:
-        """Return the module's kernel (the first, if there are several)."""
+        """Return the module's kernel (the first, if there are several).
+
+        Raises:
+            UnsupportedError: there is none.
+        """
         for function in self.functions.values():
             if function.is_entry and function.body is not None:
                 return function
@@ -107,6 +111,9 @@ def parse_variable(statement: str) -> Variable:
 
     >>> parse_variable(".shared .align 4 .b8 tile[256]").size
     256
+
+    Raises:
+        UnsupportedError: it has another form.
     """
     match = _VARIABLE.match(statement)
     if match is None or match[4] not in DTYPES:

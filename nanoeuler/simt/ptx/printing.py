@@ -18,6 +18,7 @@ _CONVERSION = re.compile(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diouxXeEf
 @opcode("vprintf")
 def vprintf(decoder: Decoder, instruction: Instruction) -> Step:
     """A call of ``vprintf(format, arguments)``: one lane after the other writes its line to standard output."""
+    decoder.modifiers(instruction)
     result, *pointers = [decoder.address(instruction, f"[{name}]")[0] for name in instruction.operands]
 
     def step(machine: Machine, lanes: Lanes) -> None:
@@ -32,7 +33,11 @@ def vprintf(decoder: Decoder, instruction: Instruction) -> Step:
 
 
 def read_words(machine: Machine, lanes: Lanes, address: Array, instruction: Instruction) -> Array:
-    """Return the 64-bit values that the call's parameters hold, one per lane in turn."""
+    """Return the 64-bit values that the call's parameters hold, one per lane in turn.
+
+    Raises:
+        KernelFaults: nothing wrote them, or they are out of bounds.
+    """
     values = np.zeros(lanes.count, np.int64)
     for memory, places, _ in locate(machine, "local", address, 8, lanes, instruction, "reads"):
         values[:] = memory.view(np.dtype(np.int64))[places >> 3]
@@ -40,7 +45,11 @@ def read_words(machine: Machine, lanes: Lanes, address: Array, instruction: Inst
 
 
 def formatted(machine: Machine, lane: int, text: int, buffer: int, instruction: Instruction) -> str:
-    """Return the format string at ``text`` with its conversions filled from the bytes at ``buffer``."""
+    """Return the format string at ``text`` with its conversions filled from the bytes at ``buffer``.
+
+    Raises:
+        KernelFaults: the arguments are out of bounds.
+    """
     mask = np.zeros(machine.n, np.bool_)
     mask[lane] = True
     alone = Lanes(machine, mask, mask, 1)

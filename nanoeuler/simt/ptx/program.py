@@ -18,6 +18,7 @@ from nanoeuler.simt.ptx.parse import Function, Module, Variable, parse_variable,
 GUARD_BYTES = 64  # kept free between variables of shared and local memory, so that an overrun meets no neighbour
 DYNAMIC = -1  # the address of the shared array whose size the launch gives, until all others have their places
 _INSTRUCTION = re.compile(r"(?:@(!?[\w%$]+)\s+)?([a-z][\w.:]*)\s*(.*)$", re.DOTALL)
+_SHARED_ARRAY = re.compile(r"_cudapy_smem_\d+_(\w+)")  # toolchain.py puts the Python variable into the name
 _LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*?inlined_at\s+(\d+)\s+(\d+))?")
 
 
@@ -30,7 +31,7 @@ class Location:
     caller: "Location | None" = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" + (f", inlined from {self.caller}" if self.caller else "")
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Layout:
     def place(self, variable: Variable, size: int, alignment: int) -> int:
         """Return the address given to ``variable``, of ``size`` bytes."""
         start = -(-self.size // alignment) * alignment
-        self.places.append((start, start + size, variable.name))
+        named = _SHARED_ARRAY.fullmatch(variable.name)
+        self.places.append((start, start + size, named[1] if named else variable.name))
         self.size = start + size + GUARD_BYTES
         return start
 

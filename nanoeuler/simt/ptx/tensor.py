@@ -145,7 +145,11 @@ def mma(decoder: Decoder, instruction: Instruction) -> Ending:
 
 
 def product_of(decoder: Decoder, instruction: Instruction) -> MatrixProduct:
-    """Return the shape and kinds that the opcode names."""
+    """Return the shape and kinds that the opcode names.
+
+    Raises:
+        UnsupportedError: there is no such shape, or not of these kinds.
+    """
     modifiers = decoder.modifiers(
         instruction,
         "sync",
@@ -190,7 +194,11 @@ def results_as(kind: str, saturate: bool) -> Callable[[Array], Array]:
 
 
 def check_whole_warps(machine: Machine, lanes: Lanes, instruction: Instruction) -> None:
-    """Raise a fault where a warp that runs this has fewer than 32 lanes."""
+    """Raise a fault where a warp that runs this has fewer than 32 lanes.
+
+    Raises:
+        KernelFaults: there is such a warp.
+    """
     if lanes.mask is None and machine.slot is None:
         return
     here = machine.to_warps(np.ones(machine.n, np.bool_) if lanes.mask is None else lanes.mask, False)
@@ -243,7 +251,11 @@ Move = Callable[[Machine, Lanes, Array], None]
 
 
 def load_matrices(decoder: Decoder, instruction: Instruction, values: str, count: int, transposed: bool) -> Move:
-    """Return what puts the elements at ``index``, (warps, matrices, 8, 8), into registers."""
+    """Return what puts the elements at ``index``, (warps, matrices, 8, 8), into registers.
+
+    Raises:
+        UnsupportedError: their number is not ``count``.
+    """
     registers = vector(decoder, instruction, values, count)
 
     def move(machine: Machine, lanes: Lanes, index: Array) -> None:
@@ -259,7 +271,11 @@ def load_matrices(decoder: Decoder, instruction: Instruction, values: str, count
 
 
 def store_matrices(decoder: Decoder, instruction: Instruction, values: str, count: int, transposed: bool) -> Move:
-    """Return what puts registers into the elements at ``index``, (warps, matrices, 8, 8)."""
+    """Return what puts registers into the elements at ``index``, (warps, matrices, 8, 8).
+
+    Raises:
+        UnsupportedError: their number is not ``count``.
+    """
     fetches = [decoder.source(instruction, name, "b32") for name in split_operands(values.strip("{} "))]
     if len(fetches) != count:
         decoder.refuse(instruction, f"{len(fetches)} registers for {count}")

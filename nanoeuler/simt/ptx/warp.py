@@ -18,7 +18,11 @@ from nanoeuler.simt.ptx.schedule import Ending, Meeting, bits
 
 
 def two_targets(decoder: Decoder, instruction: Instruction) -> tuple[Register | None, Register | None]:
-    """Return the registers of ``d|p``; None for one that is left out or ``_``."""
+    """Return the registers of ``d|p``; None for one that is left out or ``_``.
+
+    Raises:
+        UnsupportedError: one is no register.
+    """
     names = [name.strip() for name in instruction.operands[0].split("|")]
     found = [None if name == "_" else decoder.register(instruction, name) for name in names]
     return found[0], found[1] if len(found) > 1 else None
@@ -81,7 +85,11 @@ def source_lane(mode: str, lane: Array, by: Array, bounds: Array) -> tuple[Array
 
 
 def check_source(machine: Machine, lanes: Lanes, source: Array, members: Array, instruction: Instruction) -> None:
-    """Raise a fault where a lane reads from one that does not take part: it has returned, or the mask leaves it out."""
+    """Raise a fault where a lane reads from one that does not take part: it has returned, or the mask leaves it out.
+
+    Raises:
+        KernelFaults: there is such a lane.
+    """
     whole = members.size == 1 and int(members[0]) == 0xFFFFFFFF
     if lanes.mask is None and machine.slot is None and whole:
         return

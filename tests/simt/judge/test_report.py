@@ -379,6 +379,19 @@ def test_compiling_leaves_the_kernel_as_it_was() -> None:
     assert kernel.targetoptions["fastmath"] is False
 
 
+def test_float64_beside_float16_is_found() -> None:
+    """What has lines cannot be linked with float16's operators: such a finding has no line."""
+
+    def halves(a, b):
+        a[0] = a[0] * a[1]
+        b[0] = b[0] * b[1]
+
+    report = compile_report(halves, (np.ones(2, np.float16), np.ones(2)), "sm_90")
+    assert report["sm_90"].float64
+    with pytest.raises(UserError, match=r"float64 .* at line unknown"):
+        report.require_clean()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -387,7 +400,7 @@ def test_compiling_leaves_the_kernel_as_it_was() -> None:
         (lambda: compile_report(bounded, (VECTOR,), "sm_91"), "unknown architecture 'sm_91' .did you mean 'sm_90'"),
         (lambda: compile_report(bounded, "void(float32[::1]"), "is no signature"),
         (lambda: compile_report(bounded, "void(flaot32[::1])"), "flaot32"),
-        (lambda: compile_report(bounded, (object(),)), "is no signature"),
+        (lambda: compile_report(bounded, (object(),)), "argument 'a' is of type object, which no kernel takes"),
         (lambda: compile_report(bounded, types.int32(VECTOR)), "returns int32"),
         (lambda: compile_report(bounded, (VECTOR, VECTOR)), "has 1 parameters, and the signature 2"),
         (lambda: compile_report(bounded, (VECTOR,), fastmat=True), "no option 'fastmat' .* .did you mean 'fastmath'"),

@@ -116,8 +116,45 @@ def test_shared_array_overrun():
         a[i] = first[i % 32] + second[i % 32]
 
     fault = fault_of(kernel, ones(64))
-    assert (fault.kind, fault.line) == (faults.OUT_OF_BOUNDS, line_of(kernel))
+    assert (fault.kind, fault.line, fault.array) == (faults.OUT_OF_BOUNDS, line_of(kernel), "first")
     assert fault.parties[0].thread == (32, 0, 0)
+    assert "byte 128 of shared 'first', which has 128 bytes" in fault.message
+
+
+@cuda.jit(device=True)
+def through_shared(x):
+    mine = cuda.shared.array(8, float32)
+    mine[cuda.threadIdx.x] = x  # here
+    cuda.syncthreads()
+    return mine[0]
+
+
+def test_shared_arrays_have_the_names_of_their_variables():
+    def kernel(a):
+        ours = cuda.shared.array(shape=(2, 16), dtype=float32)
+        i = cuda.threadIdx.x
+        ours[0, i % 16] = through_shared(a[i])
+        cuda.syncthreads()
+        a[i] = ours[1, i]  # here
+
+    fault = fault_of(kernel, ones(8), block=8)
+    assert (fault.kind, fault.line, fault.array) == (faults.UNINITIALISED, line_of(kernel), "ours")
+    fault = fault_of(kernel, ones(9), block=9)
+    assert (fault.kind, fault.line, fault.array) == (faults.OUT_OF_BOUNDS, line_of(through_shared), "mine")
+
+
+def test_a_shared_array_whose_variable_is_not_plain_keeps_the_compilers_name():
+    def kernel(a):
+        left, right = cuda.shared.array(32, float32), cuda.shared.array(8, float32)
+        i = cuda.threadIdx.x
+        left[i], right[i] = a[i], a[i]  # here
+        cuda.syncthreads()
+        a[i] = left[31 - i] + right[0]
+
+    fault = fault_of(kernel, ones(32), block=32)
+    assert (fault.kind, fault.line) == (faults.OUT_OF_BOUNDS, line_of(kernel))
+    assert fault.array is not None
+    assert fault.array.startswith("_cudapy_smem_")
 
 
 def test_dynamic_shared_memory_that_was_not_asked_for():

@@ -1,14 +1,16 @@
 """Whole kernels, as numba-cuda compiles them, against NumPy."""
 
 import enum
+import inspect
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="pip install 'nanoeuler[gpu,compile]'")
 
-from numba import cuda, float32, int32
+from numba import cuda, float32, float64, int32
 from numba.cuda import fp16, libdevice
 
 from nanoeuler.errors import UserError
@@ -189,9 +191,9 @@ def test_libdevice_and_fast_math(generator):
     expected = np.stack(
         [np.exp(wide), wide**-0.5, wide * wide + wide, np.cbrt(wide), np.exp(wide) / np.sqrt(wide) + np.sin(wide)], 1
     )
-    for options in ({}, {"fastmath": True}):
+    for made in (kernel, cuda.jit(kernel), cuda.jit(fastmath=True)(kernel)):
         out = np.zeros((32, 5), np.float32)
-        run_ptx(kernel, launch_shape(1, 32), (x, out), **options)
+        run_ptx(made, launch_shape(1, 32), (x, out))
         np.testing.assert_allclose(out, expected, rtol=1e-5)
 
 
@@ -423,14 +425,76 @@ def test_small_integer_arrays(generator):
         np.testing.assert_array_equal(out, a * dtype(2) + b)
 
 
-def test_wrong_arguments_are_named():
+WRONG = [
+    ((np.zeros(1),), r"kernel kernel\(a, b\) was given 1 arguments: missing a required argument: 'b'"),
+    ((np.zeros(1), 1, 2), "too many positional arguments"),
+    ((np.zeros(1), object()), "kernel kernel: argument 'b' is object, which kernels cannot take"),
+    ((np.zeros(1, ">f4"), 1), "argument 'a' is an array of >f4, in another byte order: give"),
+    ((np.zeros(1, object), 1), "argument 'a' is an array of object"),
+    (("text", 1), "argument 'a' is str"),
+    ((np.zeros(1), (1, "text")), "argument 'b' is str"),
+    (
+        (np.zeros(1, np.longdouble), 1),
+        "kernel kernel: argument 'a' is of type ndarray, which no kernel takes .*: give a number",
+    ),
+    ((np.zeros(1), 2**70), "argument 'b' is of type int, which no kernel takes .*too large"),
+]
+
+
+@pytest.mark.parametrize(("args", "words"), WRONG)
+def test_wrong_arguments_are_named(args, words):
     def kernel(a, b):
         a[0] = b
 
-    with pytest.raises(UserError, match="takes 2 arguments, and 1 were given"):
-        run_ptx(kernel, launch_shape(1, 1), (np.zeros(1),))
-    with pytest.raises(UserError, match=r"argument 1 of kernel kernel"):
-        run_ptx(kernel, launch_shape(1, 1), (np.zeros(1), object()))
+    with pytest.raises(UserError, match=words):
+        run_ptx(kernel, launch_shape(1, 1), args)
+
+
+def test_what_is_no_kernel_is_named():
+    with pytest.raises(UserError, match="scaled is a device function: give a kernel that calls it"):
+        run_ptx(scaled, launch_shape(1, 1), (np.zeros(1),))
+    with pytest.raises(UserError, match="5 is no kernel: give a function"):
+        run_ptx(5, launch_shape(1, 1), ())
+
+
+def test_defaults_may_be_left_out():
+    def kernel(a, b=3, c=0.5):
+        a[0] = b * c
+
+    a = np.zeros(1)
+    run_ptx(kernel, launch_shape(1, 1), (a,))
+    assert a[0] == 1.5
+    run_ptx(kernel, launch_shape(1, 1), (a, 5))
+    assert a[0] == 2.5
+
+
+@cuda.jit(device=True)
+def factorial(n):
+    if n < 2:
+        return int32(1)
+    return n * factorial(n - int32(1))  # here
+
+
+@cuda.jit(device=True)
+def even(n):
+    return n == 0 or odd(n - 1)  # here
+
+
+@cuda.jit(device=True)
+def odd(n):
+    return n != 0 and even(n - 1)  # here
+
+
+@pytest.mark.parametrize(("device", "places"), [(factorial, [factorial]), (even, [even, odd])])
+def test_recursion_is_named_with_its_line(device, places):
+    def kernel(a):
+        a[0] = device(a[0])
+
+    with pytest.raises(UnsupportedError, match=r"kernel kernel \(test_kernels.py:\d+\).*recursion at ") as caught:
+        run_ptx(kernel, launch_shape(1, 1), (np.zeros(1, np.int32),))
+    lines = [inspect.getsourcelines(place.py_func) for place in places]
+    here = [first + next(i for i, line in enumerate(text) if "# here" in line) for text, first in lines]
+    assert any(f"recursion at test_kernels.py:{line}," in str(caught.value) for line in here)
 
 
 def test_what_numba_cannot_compile_is_reported_with_its_words():
@@ -462,6 +526,46 @@ def test_functions_in_cpp_are_linked():
     a = np.arange(8, dtype=np.int32)
     run_ptx(kernel, launch_shape(1, 8), (a,))
     assert a.tolist() == [3 * i for i in range(8)]
+
+
+def test_files_that_the_decorator_names_are_linked(tmp_path):
+    (tmp_path / "triple.cu").write_text('extern "C" __device__ int triple(int *out, int x) { *out = 3 * x; return 0; }')
+    triple = cuda.declare_device("triple", "int32(int32)")
+
+    @cuda.jit(link=[str(tmp_path / "triple.cu")])
+    def kernel(a):
+        i = cuda.grid(1)
+        a[i] = triple(a[i])
+
+    a = np.arange(8, dtype=np.int32)
+    run_ptx(kernel, launch_shape(1, 8), (a,))
+    assert a.tolist() == [3 * i for i in range(8)]
+
+
+def test_cpp_that_does_not_compile_is_shown():
+    source = cuda.CUSource('extern "C" __device__ int broken(int *out, int x) { nonsense; }')
+    broken = cuda.declare_device("broken", "int32(int32)", link=source)
+
+    def kernel(a):
+        a[0] = broken(a[0])
+
+    with pytest.raises(UserError, match=r'(?s)does not compile.*identifier "nonsense" is undefined'):
+        run_ptx(kernel, launch_shape(1, 1), (np.zeros(1, np.int32),))
+
+
+def test_a_kernel_with_a_declared_signature_keeps_its_types():
+    @cuda.jit
+    def kernel(a, b):
+        a[0] = b + 0.1
+
+    a = np.zeros(1)
+    run_ptx(kernel, launch_shape(1, 1), (a, 0.1))
+    assert a[0] == 0.1 + 0.1
+    # what is left by cuda.jit("void(float64[::1], float32)"), which needs a GPU
+    kernel.overloads[float64[::1], float32] = SimpleNamespace(entry_point=None)
+    kernel.disable_compile()
+    run_ptx(kernel, launch_shape(1, 1), (a, 0.1))
+    assert a[0] == float(np.float32(0.1)) + 0.1
 
 
 def test_too_many_static_shared_arrays():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from nanoeuler.errors import UserError
 from nanoeuler.simt.faults import KernelFaults, UnsupportedError
 from nanoeuler.simt.launch import launch_shape
 from nanoeuler.simt.ptx import execute, run_text
@@ -137,6 +138,13 @@ def test_the_line_of_an_unknown_instruction_is_named():
         run(body, '.file 1 "model.py"')
 
 
+def test_of_inlined_code_the_callers_line_is_named_too():
+    files = '.file 1 "library.py"\n.file 2 "model.py"'
+    body = ".loc 1 42 3, function_name $L__info_string0, inlined_at 2 7 1\nmov.u32 %r, 0;\ntcgen05.alloc %r;"
+    with pytest.raises(UnsupportedError, match=r"library\.py:42, inlined from model\.py:7"):
+        run(body, files)
+
+
 def test_nothing_runs_before_the_whole_text_is_known(monkeypatch):
     monkeypatch.setattr(execute, "machine_for", lambda *_: pytest.fail("it ran"))
     with pytest.raises(UnsupportedError):
@@ -160,6 +168,11 @@ ret;
     (fault,) = caught.value.faults
     assert (fault.file, fault.line) == ("callee.py", 7)
     assert "inlined from line 11" in fault.message
+
+
+def test_wrong_arguments_for_a_text_are_counted():
+    with pytest.raises(UserError, match="PTX kernel k has 1 parameters, and was given 2 arguments"):
+        run_text(f"{HEAD}.visible .entry k(.param .u64 out) {{ ret; }}", launch_shape(1, 1), (1, 2))
 
 
 def test_text_without_a_kernel():
