@@ -26,7 +26,7 @@ from nanoeuler.bench.train import BUSY, at_least, describe_machine, milliseconds
 from nanoeuler.config import Parser
 from nanoeuler.console import format_duration
 from nanoeuler.errors import UserError, nearest
-from nanoeuler.simt import EXECUTORS
+from nanoeuler.simt import EXECUTORS, INSTALL_GPU
 from nanoeuler.step import available_cores
 
 COMPILED, STOCK = "compiled", "stock"
@@ -136,7 +136,7 @@ def _available() -> tuple[list[str], dict[str, str]]:
         UserError: Numba is not installed, and none can.
     """
     if version_of("numba") is None:
-        raise UserError("running kernels takes Numba: python -m pip install 'nanoeuler[gpu]'")
+        raise UserError(f"running kernels takes Numba: {INSTALL_GPU}")
     from nanoeuler.simt.toolchain import require_toolkit
 
     try:

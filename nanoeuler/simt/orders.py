@@ -1,16 +1,14 @@
 """Does a kernel's result depend on the order in which its blocks, warps and lanes run? One call that tries several."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from nanoeuler import simt
 from nanoeuler.errors import UserError
-from nanoeuler.simt.checked.execute import run_checked
-from nanoeuler.simt.launch import Dimensions, Launch, launch_shape
+from nanoeuler.simt.launch import Dimensions, Order
 from nanoeuler.simt.source import read
-
-Run = Callable[[Any, Launch, tuple], None]
 
 
 def compare_orders(
@@ -19,30 +17,31 @@ def compare_orders(
     block: Dimensions,
     args: tuple,
     *,
+    executor: simt.Executor = "checked",
     shared_bytes: int = 0,
     seeds: Sequence[int] = (0, 1, 2),
     tolerance: float = 0.0,
-    run: Run = run_checked,
 ) -> None:
     """Run a kernel forward, in reverse and in a random order for each seed, and compare what is in its arrays.
 
-    ``args`` are as for a launch, and are left as they were. ``tolerance`` is the relative difference that is allowed:
-    with 0 results must be equal bit by bit; atomics of floats need some, for their sums depend on the order.
+    ``args`` and ``executor`` are as for ``simt.run``; arrays are left as they were. ``tolerance`` is the relative
+    difference that is allowed: with 0 results must be equal bit by bit; atomics of floats need some, for their sums
+    depend on the order.
 
     Raises:
         UserError: an element differs; the message names it, and its value in each of the two orders.
-        KernelFaults: ``run`` found something.
+        KernelFaults: the executor found something.
     """
-    launches = [launch_shape(grid, block, shared_bytes, order) for order in ("forward", "reverse")]
-    launches += [launch_shape(grid, block, shared_bytes, "random", seed) for seed in seeds]
+    orders: list[tuple[Order, int]] = [("forward", 0), ("reverse", 0), *(("random", seed) for seed in seeds)]
     arrays = dict(_arrays(kernel, args))
     before = {name: array.copy() for name, array in arrays.items()}
     first: dict[str, np.ndarray] = {}
     try:
-        for launch in launches:
-            run(kernel, launch, args)
+        for order, seed in orders:
+            simt.run(kernel, grid, block, args, executor=executor, shared_bytes=shared_bytes, order=order, seed=seed)
+            told = f"{order} order" + (f", seed {seed}" if order == "random" else "")
             for name, array in arrays.items():
-                _compare(kernel, name, first.setdefault(name, array.copy()), array, launch, tolerance)
+                _compare(kernel, name, first.setdefault(name, array.copy()), array, told, tolerance)
                 array[...] = before[name]
     finally:
         for name, array in arrays.items():
@@ -58,12 +57,11 @@ def _arrays(kernel: Any, args: tuple) -> Iterator[tuple[str, np.ndarray]]:
             yield name, value
 
 
-def _compare(kernel: Any, name: str, one: np.ndarray, two: np.ndarray, launch: Launch, tolerance: float) -> None:
+def _compare(kernel: Any, name: str, one: np.ndarray, two: np.ndarray, order: str, tolerance: float) -> None:
     differs = _differences(one, two, tolerance)
     if not differs.any():
         return
     index = tuple(int(i) for i in np.argwhere(differs)[0])
-    order = launch.order + (f" order, seed {launch.seed}" if launch.order == "random" else " order")
     count = int(differs.sum())
     raise UserError(
         f"the result of kernel {read(kernel).name} depends on the order of its threads: "

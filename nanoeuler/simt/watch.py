@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Event, Thread
+from threading import Event, RLock, Thread
 from typing import Any
 
 from nanoeuler.console import format_duration, is_terminal, visible
@@ -41,6 +41,7 @@ class Watch:
         self.shapes: Counter[tuple] = Counter()
         self.threads = self.unwatched = 0
         self.started = time.monotonic()
+        self.lock = RLock()
         self.out = sys.stdout  # the script may have another for a while
 
     def show(self, text: str) -> None:
@@ -49,13 +50,14 @@ class Watch:
         print(visible(text).encode(encoding, "backslashreplace").decode(encoding), file=self.out, flush=True)
 
     def launch(self, kernel: Dispatcher, launch: Launch, args: tuple) -> None:
-        """Run one launch, and print what is new."""
-        self.launches[kernel.py_func] += 1
-        self.threads += launch.blocks * launch.block_threads
-        launch = replace(launch, order=self.options.order, seed=self.options.seed)
-        with _progress(kernel.__name__, launch) as block_done:
-            for fault in self._execute(kernel, launch, args, block_done):
-                self.note(fault)
+        """Run one launch, and print what is new. Launches from several threads of the script take turns."""
+        with self.lock:
+            self.launches[kernel.py_func] += 1
+            self.threads += launch.blocks * launch.block_threads
+            launch = replace(launch, order=self.options.order, seed=self.options.seed)
+            with _progress(kernel.__name__, launch) as block_done:
+                for fault in self._execute(kernel, launch, args, block_done):
+                    self.note(fault)
 
     def _execute(self, kernel: Dispatcher, launch: Launch, args: tuple, block_done: Callable[[], None]) -> list[Fault]:
         """Run a launch: watched, but for one that was watched often enough, where it can be compiled."""
@@ -141,11 +143,11 @@ def _shape(value: Any) -> Any:
 def _ptx(kernel: Dispatcher, launch: Launch, args: tuple) -> None:
     """Run the PTX that numba-cuda itself makes of the kernel, with its own names in place of the stand-in's."""
     try:
-        with genuine():
+        with genuine() as cuda:
             from nanoeuler.simt.ptx import run_ptx
 
-            fastmath = bool(kernel.targetoptions.get("fastmath"))
-            run_ptx(genuine_function(kernel.py_func), launch, args, fastmath=fastmath)
+            options = {name: kernel.targetoptions[name] for name in ("fastmath", "opt") if name in kernel.targetoptions}
+            run_ptx(cuda.jit(**options)(genuine_function(kernel.py_func)), launch, args)
     except (UnsupportedError, KernelFaults):
         raise
     except UserError as error:

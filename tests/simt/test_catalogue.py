@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda", reason="kernels are written with numba.cuda: pip install 'nanoeuler[gpu]'")
+pytest.importorskip("numba.cuda", reason="kernels are written with numba.cuda: python -m pip install -e '.[gpu]'")
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st

@@ -259,7 +259,7 @@ def test_the_compiled_executor(write, capsys: pytest.CaptureFixture) -> None:
 
 
 def test_the_ptx_executor_runs_what_numba_cuda_compiles(capsys: pytest.CaptureFixture) -> None:
-    pytest.importorskip("numba_cuda", reason="needs numba-cuda and NVVM: pip install 'nanoeuler[gpu,compile]'")
+    pytest.importorskip("numba_cuda", reason="needs numba-cuda and NVVM: python -m pip install -e '.[gpu,compile]'")
     for script in ("monte_carlo", "matrix_multiply"):
         try:
             assert main(["check", "--executor", "ptx", str(SCRIPTS / f"{script}.py")]) == 0

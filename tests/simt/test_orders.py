@@ -5,15 +5,8 @@ import pytest
 from numba import cuda
 
 from nanoeuler.errors import UserError
-from nanoeuler.simt.checked.execute import collect_faults
 from nanoeuler.simt.faults import KernelFaults
-from nanoeuler.simt.launch import Launch
 from nanoeuler.simt.orders import compare_orders
-
-
-def unwatched(kernel: object, launch: Launch, args: tuple) -> None:
-    """Run a kernel and let its faults pass."""
-    collect_faults(kernel, launch, args)
 
 
 def slots(out, next_):
@@ -55,13 +48,19 @@ def test_the_element_and_both_values_are_named() -> None:
 def test_random_orders_are_tried() -> None:
     """A palindrome of blocks would not see it: the middle block wins in forward and in reverse order alike."""
     with pytest.raises(UserError, match=r"order, seed \d|reverse"):
-        compare_orders(last_wins, 3, 1, (np.zeros((1, 1), np.int32),), run=unwatched)
+        compare_orders(last_wins, 3, 1, (np.zeros((1, 1), np.int32),), executor="compiled")
 
 
 def test_faults_come_first() -> None:
     """The checked executor finds the race before any result is compared."""
     with pytest.raises(KernelFaults):
         compare_orders(last_wins, 3, 1, (np.zeros((1, 1), np.int32),))
+
+
+def test_an_unknown_executor() -> None:
+    """The name is one of simt.run's."""
+    with pytest.raises(UserError, match="unknown executor 'check'"):
+        compare_orders(doubled, 1, 4, (np.zeros(4), np.zeros(4)), executor="check")
 
 
 def test_tolerance() -> None:

@@ -20,13 +20,13 @@ def block(language: str, containing: str) -> str:
 
 def test_examples_print_what_the_page_says() -> None:
     pytest.importorskip(
-        "numba_cuda", reason="the page also runs PTX and the judge: pip install 'nanoeuler[gpu,compile]'"
+        "numba_cuda", reason="the page also runs PTX and the judge: python -m pip install -e '.[gpu,compile]'"
     )
     nvvm = pytest.importorskip("numba.cuda.cudadrv.nvvm")
     try:
         nvvm.NVVM()
     except Exception as error:  # whatever of the toolkit is not there
-        pytest.skip(f"the page also runs PTX and the judge: pip install 'nanoeuler[gpu,compile]' ({error})")
+        pytest.skip(f"the page also runs PTX and the judge: python -m pip install -e '.[gpu,compile]' ({error})")
     failed, tried = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
     assert tried > 20
     assert failed == 0

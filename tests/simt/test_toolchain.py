@@ -134,7 +134,7 @@ def test_missing_headers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: compile_report(linked, (int32[::1],), "sm_80"),
         lambda: compile_ptx(linked, (int32[::1],), {}),
     ):
-        with pytest.raises(UserError, match="needs the CUDA headers: pip install"):
+        with pytest.raises(UserError, match="needs the CUDA headers: in nanoeuler's folder, python -m pip install"):
             use()
 
 
@@ -206,14 +206,14 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("libnvvm.so: cannot open shared object file")
 
     monkeypatch.setattr(toolchain, "_libraries", lambda: {"NVVM": missing, "NVRTC": lambda: 1, "nvJitLink": missing})
-    with pytest.raises(UserError, match="NVVM and nvJitLink of the CUDA toolkit: pip install 'nanoeuler"):
+    with pytest.raises(UserError, match="NVVM and nvJitLink of the CUDA toolkit: in nanoeuler's folder, python -m pip install"):
         compile_report(kernel, SIGNATURE)
 
 
 def test_a_missing_numba_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba.cuda", None)
     for use in (lambda: compile_report(kernel, SIGNATURE), lambda: run_ptx(kernel, launch_shape(1, 1), ())):
-        with pytest.raises(UserError, match=r"needs numba-cuda .*pip install 'nanoeuler"):
+        with pytest.raises(UserError, match=r"needs numba-cuda .*python -m pip install"):
             use()
 
 

@@ -4,6 +4,8 @@ import argparse
 import io
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from nanoeuler.simt import UnsupportedError, cuda, watch
 from nanoeuler.simt.cuda.dispatch import Runner, launches_go_to
 from nanoeuler.simt.faults import OUT_OF_BOUNDS, RACE, Fault, Party
+from nanoeuler.simt.launch import launch_shape
 from nanoeuler.simt.watch import Watch
 
 
@@ -97,3 +100,24 @@ def test_a_launch_that_takes_long_says_so_on_a_terminal(
     told = capsys.readouterr().err
     assert re.match(r"\rslow: 20 blocks of 1 thread, [\d.]+ s ", told)
     assert re.search(r", \d+ done, [\d.]+ s left ", told)
+
+
+def test_launches_of_a_scripts_threads_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four threads launch at once: each launch ends before the next begins, and all are counted."""
+    running: list[int] = []
+    most: list[int] = []
+
+    def execute(*launch: object) -> list[Fault]:
+        running.append(1)
+        sleep(0.001)
+        most.append(len(running))
+        running.pop()
+        return []
+
+    executors(monkeypatch, checked=execute)
+    watching = make_watch(limit=99)
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(watching.launch, fill, launch_shape(1, 4), (np.zeros(4),)) for _ in range(20)]
+    assert [task.result() for task in done] == [None] * 20
+    assert set(most) == {1}
+    assert watching.threads == 80

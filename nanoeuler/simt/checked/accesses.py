@@ -8,9 +8,10 @@ import numpy as np
 from numba.np.numpy_support import as_dtype
 
 from nanoeuler.simt import faults
-from nanoeuler.simt.checked.arithmetic import UntypedError, convert, dtype_kind
+from nanoeuler.simt.checked.functions import popc
 from nanoeuler.simt.checked.memory import Record, Root, View
 from nanoeuler.simt.checked.races import READS, UPDATES, WRITES, Cell, Place, Race
+from nanoeuler.simt.checked.scalars import UntypedError, convert, dtype_kind
 
 _index = operator.index
 
@@ -183,7 +184,7 @@ def attribute(value: Any, name: str, place: Place) -> Any:
 
 
 def method(value: Any, name: str, arguments: tuple, place: Place) -> Any:
-    """Return what a method of an array or a complex number gives."""
+    """Return what a method of an array or a number gives."""
     if isinstance(value, View) and name in ("reshape", "ravel", "transpose", "view"):
         if name == "view":
             return _as_dtype(value, arguments[0], place)
@@ -194,6 +195,8 @@ def method(value: Any, name: str, arguments: tuple, place: Place) -> Any:
         return value.like(changed)
     if isinstance(value, np.number) and name in ("conjugate", "conj"):
         return value.conjugate()
+    if isinstance(value, np.integer) and name == "bit_count":
+        return popc(value)
     if isinstance(value, np.number) and name == "view":
         return value.view(as_dtype(dtype_kind(arguments[0])))
     raise UntypedError(f"a {type(value).__name__} has no method '{name}' in a kernel")
@@ -224,11 +227,11 @@ def _report(view: View, index: Any, place: Place, action: str, kind: str, messag
 
 
 def _race(view: View, index: Any, place: Place, action: str, other: Race) -> None:
-    stamp, other_place, other_action = other
+    epoch, other_place, other_action = other
     monitor = view.monitor
-    between = stamp.block != monitor.now.block
+    between = epoch.block != monitor.now.block
     kind = faults.RACE_BETWEEN_BLOCKS if between else faults.RACE
-    here, there = (monitor.now.thread, stamp.thread) if not between else (monitor.now.block, stamp.block)
+    here, there = (monitor.now.thread, epoch.thread) if not between else (monitor.now.block, epoch.block)
     who = "block" if between else "thread"
     message = (
         f"{who} {here} {action} {_shown(view, index)}, which {who} {there} {other_action} at line {other_place[1]}, "
@@ -236,7 +239,7 @@ def _race(view: View, index: Any, place: Place, action: str, other: Race) -> Non
     )
     if action == other_action == WRITES:
         message += " (even where both write the same value)"
-    _report(view, index, place, action, kind, message, monitor.party(stamp, other_place, other_action))
+    _report(view, index, place, action, kind, message, monitor.party(epoch, other_place, other_action))
 
 
 def aligned(view: View, index: Any, size: Any, place: Place) -> None:

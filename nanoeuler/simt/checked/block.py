@@ -6,15 +6,15 @@ it, a barrier when all threads of the block have.
 """
 
 import functools
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nanoeuler.simt import faults, names
 from nanoeuler.simt.checked import memory
-from nanoeuler.simt.checked.arithmetic import KINDS, types
-from nanoeuler.simt.checked.races import Knowledge, Monitor, Place, barrier, meet
+from nanoeuler.simt.checked.races import Monitor, Place, VectorClock, barrier, join
+from nanoeuler.simt.checked.scalars import KINDS, types
 from nanoeuler.simt.faults import UnsupportedError
 from nanoeuler.simt.launch import WARP_SIZE, Launch, coordinates, turns
 
@@ -22,6 +22,11 @@ PAUSE = "pause"  # what a loop yields that may be waiting for another thread
 STALLED_ROUNDS = 1000  # rounds in which all threads that are left paused, and no atomic changed anything
 ENDLESS = 1_000_000  # rounds of one loop, without a barrier, after which a thread counts as stuck
 ALL = 0xFFFFFFFF
+KERNEL = "__kernel"  # a global name of each translated function, by which its frames are known: False for our own
+
+
+Spot = tuple[int, int]  # line and column in the function's own text: two barriers of one line are two
+Wait = tuple[str, Place, Spot, tuple]  # what a thread waits for: operation, where, where exactly, arguments
 
 
 class Ended(Exception):  # noqa: N818 (a thread's end, not the launch's)
@@ -34,11 +39,11 @@ class Thread:
     def __init__(self, block: "Block", number: int) -> None:
         launch = block.launch
         self.block, self.number, self.lane = block, number, number % WARP_SIZE
-        self.knowledge = Knowledge(block.number, number, block.epoch)
+        self.clock = VectorClock(block.number, number, block.phase)
         self.__dict__ |= block.indices | _indices("threadIdx", coordinates(number, launch.block))
         self.laneid = int32(self.lane)
         self.steps: Generator | None = None
-        self.waits: tuple | None = None  # (operation, place, arguments) at which it stands
+        self.waits: Wait | None = None
         self.reply: Any = None
 
     def grid(self, axes: Any) -> Any:
@@ -58,8 +63,8 @@ class Thread:
 
     def fence(self, device: bool) -> None:
         """Pass ``threadfence`` or ``threadfence_block``."""
-        self.knowledge.fence(device)
-        self.block.monitor.enter(self.knowledge)
+        self.clock.fence(device)
+        self.block.monitor.enter(self.clock)
 
     def shared_array(self, site: tuple, name: str, shape: Any, dtype: Any, alignment: Any = None) -> memory.View:
         """Return the block's shared array of one place in the source."""
@@ -70,10 +75,6 @@ class Thread:
         if made is None:
             made = memory.fresh(self.block.monitor, shape, dtype, alignment, name, "private")
         return made
-
-    def const_array(self, view: Any) -> Any:
-        """Return ``const.array_like``: the constant itself."""
-        return view
 
     def constant(self, array: np.ndarray, name: str) -> memory.View:
         """Return a global array as the kernel sees it."""
@@ -92,9 +93,9 @@ class Block:
     """The threads of one block, from their start to their end."""
 
     def __init__(
-        self, launch: Launch, number: int, epoch: int, monitor: Monitor, order: np.random.Generator, constants: dict
+        self, launch: Launch, number: int, phase: int, monitor: Monitor, order: np.random.Generator, constants: dict
     ) -> None:
-        self.launch, self.number, self.epoch, self.monitor = launch, number, epoch, monitor
+        self.launch, self.number, self.phase, self.monitor = launch, number, phase, monitor
         self.position, self.order = coordinates(number, launch.grid), order
         self.indices = _indices("blockIdx", self.position) | _indices("blockDim", launch.block)
         self.indices |= _indices("gridDim", launch.grid) | {"warpsize": int32(WARP_SIZE)}
@@ -105,7 +106,7 @@ class Block:
         self.alive = dict.fromkeys(self.threads)
 
     def run(self, body: Body, arguments: tuple, blocks: bool) -> int:
-        """Run all threads to their end; return the epoch after the last."""
+        """Run all threads to their end; return the phase after the last."""
         if not blocks:
             for n in self.turns(len(self.threads)):
                 self.step(self.threads[n], lambda thread: body(thread, *arguments))
@@ -128,23 +129,37 @@ class Block:
         return self.end()
 
     def end(self) -> int:
-        """End the block: what its shared memory never had, it will not get. Return the epoch of the next block."""
+        """End the block: what its shared memory never had, it will not get. Return the phase of the next block."""
         self.monitor.settle(shared=True)
-        return self.epoch + 1
+        return self.phase + 1
 
-    def turns(self, count: int) -> list[int]:
+    def turns(self, count: int) -> Sequence[int]:
         """Return the order of ``count`` warps or lanes; a random one is drawn anew each time."""
         return turns(count, self.launch.order, self.order)
 
     def step(self, thread: Thread, go: Callable[[Thread], Any]) -> Any:
         """Let one thread run until it waits or ends; return what it waits for, None at the end."""
-        self.monitor.enter(thread.knowledge)
+        self.monitor.enter(thread.clock)
         try:
             return go(thread)
         except StopIteration:
             return None
         except Ended:
             return None
+        except UnboundLocalError as error:
+            self.unassigned(error)
+            return None
+
+    def unassigned(self, error: UnboundLocalError) -> None:
+        """Report that a thread read a variable which it had never assigned; it is over, and the others go on."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is None or KERNEL not in trace.tb_frame.f_globals:
+            raise error  # a mistake of this package
+        place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        name = str(error).split("'")[1]
+        self.monitor.report(faults.UNINITIALISED, f"the variable '{name}' was never assigned", place, array=name)
 
     def run_warp(self, lanes: list[Thread]) -> None:
         """Run the lanes of a warp until each of them has ended, pauses, or waits for other warps."""
@@ -179,7 +194,7 @@ class Block:
         asking = [t for t in standing if t.waits and t.waits[0] == "activemask"]
         if asking:
             first = asking[0].waits
-            together = [t for t in asking if t.waits and first and t.waits[1] == first[1]]
+            together = [t for t in asking if t.waits and first and t.waits[1:3] == first[1:3]]
             mask = np.uint32(sum(1 << t.lane for t in together))
             for thread in together:
                 thread.reply, thread.waits = mask, None
@@ -190,48 +205,51 @@ class Block:
 
     def group(self, thread: Thread, living: list[Thread]) -> list[Thread]:
         """Return the lanes that take part in the operation where ``thread`` stands; none if some have yet to come."""
-        operation, place, arguments = _waiting(thread)
+        operation, place, spot, arguments = _waiting(thread)
         mask = _mask(arguments)
         if not mask >> thread.lane & 1:
             self.lanes_fault(thread, f"lane {thread.lane} calls it with the mask {mask:#010x}, which does not name it")
         group = [t for t in living if mask >> t.lane & 1]
-        same = [t for t in group if t.waits and t.waits[:2] == (operation, place)]
+        same = [t for t in group if t.waits and t.waits[:3] == (operation, place, spot)]
         for other in same:
-            if _mask(_waiting(other)[2]) != mask:
+            if _mask(_waiting(other)[3]) != mask:
                 self.lanes_fault(
                     thread,
                     f"lane {thread.lane} calls it with the mask {mask:#010x}, and lane {other.lane} with "
-                    f"{_mask(_waiting(other)[2]):#010x}",
+                    f"{_mask(_waiting(other)[3]):#010x}",
                     other,
                 )
         return group if len(same) == len(group) else []
 
     def missing_lanes(self, thread: Thread, living: list[Thread]) -> None:
         """Report which lanes an operation waits for in vain."""
-        operation, place, arguments = _waiting(thread)
-        absent = [t for t in living if _mask(arguments) >> t.lane & 1 and (t.waits or ())[:2] != (operation, place)]
+        here, arguments = _waiting(thread)[:3], _waiting(thread)[3]
+        absent = [t for t in living if _mask(arguments) >> t.lane & 1 and (t.waits or ())[:3] != here]
         other = absent[0]
-        other_operation, other_place, _ = _waiting(other)
+        other_operation, other_place, *_ = _waiting(other)
         where = f"at cuda.{other_operation} in line {other_place[1]}"
         lanes_ = ", ".join(str(t.lane) for t in absent)
         self.lanes_fault(thread, f"its mask names lanes that wait elsewhere ({where}): {lanes_}", other)
 
     def lanes_fault(self, thread: Thread, message: str, *others: Thread) -> None:
         """Report that a warp operation cannot be done, and stop."""
-        operation, place, _ = _waiting(thread)
+        operation, place, *_ = _waiting(thread)
         parties = (self.party(thread), *map(self.party, others))
         self.monitor.stop(faults.MISSING_LANES, f"cuda.{operation}: {message}", place, parties)
 
     def exchange(self, group: list[Thread]) -> None:
         """Do one warp operation: each lane of ``group`` gets its result."""
         operation = _waiting(group[0])[0]
-        operands = {t.lane: _waiting(t)[2][1:] for t in group}
+        operands = {t.lane: _waiting(t)[3][1:] for t in group}
         if operation == "syncwarp":
-            meet([t.knowledge for t in group])
+            join([t.clock for t in group])
             results: dict[int, Any] = dict.fromkeys(operands)
         elif operation.startswith("shfl"):
             results = {t.lane: self.shuffle(operation, t, operands) for t in group}
         else:
+            if operation in PREDICATED:
+                for thread in group:
+                    _predicate(thread, operands[thread.lane])
             results = VOTES[operation](operands)
         for thread in group:
             thread.reply, thread.waits = results[thread.lane], None
@@ -270,8 +288,8 @@ class Block:
             Stopped: some stand at another one, or have ended.
         """
         waiting = list(self.alive)
-        operation, place, _ = _waiting(waiting[0])
-        elsewhere = [t for t in waiting if _waiting(t)[:2] != (operation, place)]
+        operation, place, spot, _ = _waiting(waiting[0])
+        elsewhere = [t for t in waiting if _waiting(t)[:3] != (operation, place, spot)]
         ended = [t for t in self.threads if t not in self.alive]
         if elsewhere or ended:
             message = f"{len(waiting) - len(elsewhere)} of {len(self.threads)} threads wait at cuda.{operation}"
@@ -282,10 +300,11 @@ class Block:
                 message += f", and {len(ended)} ended without it, thread {self.party(ended[0]).thread} the first"
             parties = (self.party(waiting[0]), self.party((elsewhere or ended)[0]))
             self.monitor.stop(faults.BARRIER_DIVERGENCE, message, place, parties)
-        predicates = [_waiting(t)[2] for t in waiting]
-        result = BARRIERS[operation]([bool(p[0]) for p in predicates if p])
-        self.epoch += 1
-        barrier([t.knowledge for t in self.threads], self.epoch)
+        predicates = [_predicate(t, _waiting(t)[3]) for t in waiting] if operation in PREDICATED else []
+        # numba.cuda.intrinsics._syncthreads_predicate hands the predicate over as an int32
+        result = BARRIERS[operation]([bool(int(p) & ALL) for p in predicates])
+        self.phase += 1
+        barrier([t.clock for t in self.threads], self.phase)
         for thread in waiting:
             thread.waits, thread.reply = None, result
 
@@ -302,19 +321,19 @@ class Block:
     def party(self, thread: Thread) -> faults.Party:
         """Return a thread where it stands, for a report."""
         if thread.waits is None:
-            return self.monitor.party(thread.knowledge.stamp, None, "has ended")
-        operation, place, _ = thread.waits
+            return self.monitor.party(thread.clock.epoch, None, "has ended")
+        operation, place, *_ = thread.waits
         return self.monitor.party(
-            thread.knowledge.stamp, place, f"waits at cuda.{operation}" if operation != PAUSE else "waits"
+            thread.clock.epoch, place, f"waits at cuda.{operation}" if operation != PAUSE else "waits"
         )
 
     # Arrays
 
     def shared_array(self, site: tuple, name: str, shape: Any, dtype: Any, alignment: Any) -> memory.View:
-        """Return the shared array that belongs to a place in the source; shape 0 is the dynamic memory."""
+        """Return the shared array that belongs to a place in the source; shape 0, or (0,), is the dynamic memory."""
         found = self.shared.get(site)
         if found is None:
-            if shape == 0:
+            if shape in (0, (0,)):
                 self.dynamic = self.dynamic or memory.dynamic_memory(self.monitor, self.launch.shared_bytes)
                 found = memory.dynamic(*self.dynamic, dtype, name)
             else:
@@ -340,7 +359,7 @@ def _indices(name: str, values: tuple[int, ...]) -> dict[str, Any]:
     return {f"{name}_{axis}": int32(value) for axis, value in zip("xyz", values, strict=True)}
 
 
-def _resume(thread: Thread) -> tuple:
+def _resume(thread: Thread) -> Wait:
     assert thread.steps is not None
     return thread.steps.send(thread.reply)
 
@@ -349,9 +368,20 @@ def _paused(thread: Thread) -> bool:
     return thread.waits is not None and thread.waits[0] == PAUSE
 
 
-def _waiting(thread: Thread) -> tuple[str, Place, tuple]:
+def _waiting(thread: Thread) -> Wait:
     assert thread.waits is not None
     return thread.waits
+
+
+def _predicate(thread: Thread, operands: tuple) -> Any:
+    """Return the predicate among a vote's or barrier's operands: an integer, or a bool."""
+    if not isinstance(KINDS.get(type(operands[0])), types.Integer | types.Boolean):
+        operation, (file, line), *_ = _waiting(thread)
+        raise UnsupportedError(
+            f"{file}:{line}: cuda.{operation} of {type(operands[0]).__name__}: it takes an integer or a bool, so "
+            "compare the number first"
+        )
+    return operands[0]
 
 
 def _standing(states: list, alive: Iterable[Thread]) -> Iterable[tuple]:
@@ -369,6 +399,7 @@ BARRIERS: dict[str, Callable[[list[bool]], Any]] = {
     "syncthreads_and": lambda predicates: np.int32(all(predicates)),
     "syncthreads_or": lambda predicates: np.int32(any(predicates)),
 }
+PREDICATED = (names.BARRIERS - {"syncthreads"}) | {"all_sync", "any_sync", "eq_sync", "ballot_sync"}
 SHUFFLED = {types.int32, types.int64, types.float32, types.float64}
 Operands = dict[int, tuple]
 

@@ -1,7 +1,7 @@
 """The checked executor: runs a kernel with every access watched, and collects what is wrong with it.
 
-The kernel's source becomes Python (``translate``) whose arithmetic is that of ``arithmetic``, whose arrays are the
-views of ``memory`` and whose threads are those of ``block``. ``races`` knows which access comes before which.
+The kernel's source becomes Python (``translate``) whose numbers are those of ``scalars``, whose arrays are the views of
+``memory`` and whose threads are those of ``block``. ``races`` knows which access comes before which.
 """
 
 import ast
@@ -14,11 +14,12 @@ import numpy as np
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt import faults, names
-from nanoeuler.simt.checked import arithmetic, memory
-from nanoeuler.simt.checked.arithmetic import UntypedError
-from nanoeuler.simt.checked.block import Block
+from nanoeuler.simt.checked import memory, scalars
+from nanoeuler.simt.checked.block import KERNEL, Block, Body
 from nanoeuler.simt.checked.races import Monitor, Place, Stopped
-from nanoeuler.simt.checked.translate import KERNEL, translate
+from nanoeuler.simt.checked.scalars import UntypedError
+from nanoeuler.simt.checked.translate import translate
+from nanoeuler.simt.checked.variables import casts
 from nanoeuler.simt.faults import Fault, KernelFaults, UnsupportedError
 from nanoeuler.simt.launch import Launch, turns
 from nanoeuler.simt.source import Source, meaning, read
@@ -34,9 +35,14 @@ def run_checked(kernel: Any, launch: Launch, args: tuple, *, limit: int = 10) ->
     ``1 / n``, ``n * x`` for an integer and a float32. Elements of float64 arrays and casts by name are meant to be; a
     number among ``args`` only where an array among them is float64 or complex128.
 
+    A variable has one type from where branches meet that give it several, as in Numba, and so have the ways through a
+    conditional expression and a function's results; what becomes float64 by that is a fault where it is first used. The
+    types are found before the run (``variables``). Where they cannot be, in recursion, and in a device function whose
+    calls with different types need different ones, a value keeps the type that it was given.
+
     Raises:
         KernelFaults: what was found, each kind once per line, ``limit`` at most.
-        UnsupportedError: the kernel uses something that cannot be run.
+        UnsupportedError: the kernel uses something that cannot be run; arrays are then as they were.
         UserError: the arguments do not fit the kernel's parameters.
     """
     found = collect_faults(kernel, launch, args, limit=limit)
@@ -50,32 +56,34 @@ def collect_faults(
     """Do what ``run_checked`` does, and return the faults. ``block_done`` is called after each block."""
     source = read(kernel)
     monitor = _monitor(source, launch, limit)
-    arguments = _arguments(source, monitor, args)
-    arithmetic.listen(lambda what: _float64(monitor, what))
+    given = _arguments(source, args)
+    body = translate(source.function, casts(source.function, given.values()))
+    arguments = tuple(memory.wrap_arguments(monitor, given).values())
+    restore = memory.keep(args)
     try:
-        with np.errstate(all="ignore"):
-            _run(source, monitor, arguments, block_done)
+        with np.errstate(all="ignore"), scalars.listening(lambda what: _float64(monitor, what)):
+            _run(body, source.blocks, monitor, arguments, block_done)
     except Stopped:
         pass
     except UserError:
+        restore()
         raise
     except Exception as error:
+        restore()
         file, line = _place(error)
         told = str(error) if isinstance(error, UntypedError) else f"{type(error).__name__}: {error}"
         raise UnsupportedError(f"{file}:{line}: in kernel {source.name}: {told}") from error
-    finally:
-        arithmetic.listen(None)
     return monitor.found
 
 
-def _run(source: Source, monitor: Monitor, arguments: tuple, block_done: Callable[[], None]) -> None:
-    body, launch = translate(source), monitor.launch
+def _run(body: Body, blocks: bool, monitor: Monitor, arguments: tuple, block_done: Callable[[], None]) -> None:
+    launch = monitor.launch
     generator = np.random.default_rng(launch.seed)
     constants: dict[int, memory.View] = {}
-    epoch = 0
+    phase = 0
     try:
         for number in turns(launch.blocks, launch.order, generator):
-            epoch = Block(launch, number, epoch, monitor, generator, constants).run(body, arguments, source.blocks)
+            phase = Block(launch, number, phase, monitor, generator, constants).run(body, arguments, blocks)
             block_done()
     finally:
         monitor.settle(shared=False)
@@ -86,8 +94,8 @@ def _monitor(source: Source, launch: Launch, limit: int) -> Monitor:
     return Monitor(launch, source.name, "syncwarp" in used, bool(used & names.FENCES), limit)
 
 
-def _arguments(source: Source, monitor: Monitor, args: tuple) -> tuple:
-    """Return the arguments as the kernel sees them: views of arrays, typed scalars."""
+def _arguments(source: Source, args: tuple) -> dict[str, Any]:
+    """Return the arguments by the kernel's parameters: arrays, and typed scalars."""
     signature = inspect.signature(source.function)
     try:
         bound = signature.bind(*args)
@@ -95,9 +103,8 @@ def _arguments(source: Source, monitor: Monitor, args: tuple) -> tuple:
         raise UserError(f"{source.file}:{source.tree.lineno}: kernel {source.name}{signature}: {error}") from error
     bound.apply_defaults()
     wide = any(isinstance(v, np.ndarray) and v.dtype in (np.float64, np.complex128) for v in args)
-    typed = arithmetic.scalar if wide else arithmetic.literal
-    given = {name: typed(value) for name, value in bound.arguments.items()}
-    return tuple(memory.wrap_arguments(monitor, given).values())
+    typed = scalars.scalar if wide else scalars.literal
+    return {name: typed(value) for name, value in bound.arguments.items()}
 
 
 def _float64(monitor: Monitor, what: str) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from numba.np.numpy_support import as_dtype
 
 from nanoeuler.simt import faults
-from nanoeuler.simt.checked.arithmetic import UntypedError, dtype_kind
 from nanoeuler.simt.checked.races import Cell, Monitor, Place
+from nanoeuler.simt.checked.scalars import UntypedError, dtype_kind
 
 GLOBAL_ALIGNMENT = 256  # bytes: what cudaMalloc guarantees (CUDA C++ Programming Guide, "Device Memory Accesses")
 
@@ -339,6 +339,20 @@ def _arrays(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, np.ndarray]
             yield name, value
         elif isinstance(value, tuple):
             yield from _arrays((f"{name}[{i}]", v) for i, v in enumerate(value))
+
+
+def keep(args: tuple) -> Callable[[], None]:
+    """Return a function that gives the arrays among arguments the contents that they have now."""
+    arrays = [a for _, a in _arrays(("", value) for value in args) if a.flags.writeable]
+    owners = {id(owner): owner for owner in map(_owner, arrays) if owner is not None}
+    pairs = [(array, array.copy()) for array in arrays]
+    pairs += [(o.written, o.written.copy()) for o in owners.values() if o.written is not None]
+
+    def restore() -> None:
+        for array, before in pairs:
+            array[...] = before
+
+    return restore
 
 
 def _with_views(name: str, value: Any, views: dict[str, View]) -> Any:

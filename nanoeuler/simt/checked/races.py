@@ -7,6 +7,9 @@ ISA, "Memory Consistency Model"). Atomics do not race with each other. Shuffles 
 
 The threads run one after the other here, so a race is not seen as a wrong value. It is found by this order, whichever
 thread ran first. A location keeps its last write and those accesses since that a later write could still race with.
+
+This is FastTrack (C. Flanagan and S. N. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009)
+with one more measure of time: a barrier of a whole block begins a phase, which one number says for all its threads.
 """
 
 from dataclasses import dataclass, field
@@ -19,13 +22,13 @@ Place = tuple[str, int]  # file and line
 READS, WRITES, UPDATES = "reads", "writes", "atomically updates"
 
 
-class Stamp:
-    """A thread between two of its ordering events. Epochs count the barriers of the whole launch, upwards."""
+class Epoch:
+    """A thread and its clock: the stretch between two of its ordering events. Phases count the launch's barriers."""
 
-    __slots__ = ("block", "clock", "epoch", "key", "thread")
+    __slots__ = ("block", "clock", "key", "phase", "thread")
 
-    def __init__(self, block: int, thread: int, epoch: int, clock: int) -> None:
-        self.block, self.thread, self.epoch, self.clock = block, thread, epoch, clock
+    def __init__(self, block: int, thread: int, phase: int, clock: int) -> None:
+        self.block, self.thread, self.phase, self.clock = block, thread, phase, clock
         self.key = block, thread
 
 
@@ -39,28 +42,28 @@ class Release:
 
     block: int
     device: bool  # the fence holds for other blocks too
-    epochs: dict[int, int]
+    phases: dict[int, int]
     clocks: dict[tuple[int, int], int]
 
 
-Access = tuple[Stamp, Place]
-Race = tuple[Stamp, Place, str]  # the other access: who, where, and what it does
+Access = tuple[Epoch, Place]
+Race = tuple[Epoch, Place, str]  # the other access: who, where, and what it does
 
 
 class History:
     """Reads, or atomics, of one location since its last write: those that a later access could race with."""
 
-    __slots__ = ("epoch", "first", "latest")
+    __slots__ = ("first", "latest", "phase")
 
     def __init__(self) -> None:
         self.first: Access | None = None
         self.latest: dict[tuple[int, int], Access] = {}
-        self.epoch = -1  # of the latest
+        self.phase = -1  # of the latest
 
-    def note(self, now: Stamp, place: Place, monitor: "Monitor") -> None:
+    def note(self, now: Epoch, place: Place, monitor: "Monitor") -> None:
         """Keep an access, and forget those that it stands for."""
-        if self.epoch != now.epoch:
-            self.epoch = now.epoch
+        if self.phase != now.phase:
+            self.phase = now.phase
             if self.first is None:
                 self.first = now, place
             if monitor.fences:
@@ -73,17 +76,17 @@ class History:
     def unordered(self, monitor: "Monitor") -> Access | None:
         """Return an access that nothing orders before the running thread's next."""
         first, now = self.first, monitor.now
-        if first is not None and first[0].block != now.block and not monitor.ordered(first[0]):
+        if first is not None and first[0].block != now.block and not monitor.happens_before(first[0]):
             return first
         for access in self.latest.values():
-            if access[0] is not now and not monitor.ordered(access[0]):
+            if access[0] is not now and not monitor.happens_before(access[0]):
                 return access
         return None
 
     def copy(self) -> "History":
         """Return the same history."""
         twin = History()
-        twin.first, twin.latest, twin.epoch = self.first, dict(self.latest), self.epoch
+        twin.first, twin.latest, twin.phase = self.first, dict(self.latest), self.phase
         return twin
 
 
@@ -93,10 +96,10 @@ class Cell:
     __slots__ = ("atomics", "last", "reads", "released", "write", "write_place")
 
     def __init__(self) -> None:
-        self.write: Stamp | None = None
+        self.write: Epoch | None = None
         self.write_place: Place = ("", 0)
         self.reads: History | None = None
-        self.last: Stamp | None = None
+        self.last: Epoch | None = None
         self.atomics: History | None = None
         self.released: dict[tuple[int, int, bool], Release] | None = None
 
@@ -109,47 +112,47 @@ class Cell:
         return twin
 
 
-class Knowledge:
-    """What has happened before a thread's next step, beyond its own block's earlier epochs.
+class VectorClock:
+    """What has happened before a thread's next step, beyond its own block's earlier phases.
 
-    ``epochs[block]``: all that the block did in earlier epochs. ``clocks[block, thread]``: all that the thread did up
+    ``phases[block]``: all that the block did in earlier phases. ``clocks[block, thread]``: all that the thread did up
     to that clock. Both dictionaries are replaced, never changed: threads share them.
     """
 
-    __slots__ = ("block", "clock", "clocks", "epochs", "fenced", "pending", "stamp", "thread")
+    __slots__ = ("block", "clock", "clocks", "epoch", "fenced", "pending", "phases", "thread")
 
-    def __init__(self, block: int, thread: int, epoch: int) -> None:
+    def __init__(self, block: int, thread: int, phase: int) -> None:
         self.block, self.thread, self.clock = block, thread, 0
-        self.epochs: dict[int, int] = {}
+        self.phases: dict[int, int] = {}
         self.clocks: dict[tuple[int, int], int] = {}
         self.fenced: dict[bool, Release] = {}  # by whether the fence holds beyond the block
         self.pending: dict[int, Release] = {}  # released to this thread, and no fence since
-        self.stamp = Stamp(block, thread, epoch, 0)
+        self.epoch = Epoch(block, thread, phase, 0)
 
-    def advance(self, epoch: int) -> None:
+    def advance(self, phase: int) -> None:
         """Begin a new stretch: what comes is not covered by what was handed over so far."""
         self.clock += 1
-        self.stamp = Stamp(self.block, self.thread, epoch, self.clock)
+        self.epoch = Epoch(self.block, self.thread, phase, self.clock)
 
-    def absorb(self, device: bool = True) -> None:
+    def acquire(self, device: bool = True) -> None:
         """Take what atomics have handed over, at a fence (of the block only, where ``device`` is False) or barrier."""
         taken = [r for r in self.pending.values() if device or r.block == self.block]
         if taken:
             self.pending = {k: r for k, r in self.pending.items() if r not in taken}
-            self.epochs = _latest([self.epochs, *(r.epochs for r in taken)])
-            self.clocks = _latest([self.clocks, *(r.clocks for r in taken)])
+            self.phases = _join([self.phases, *(r.phases for r in taken)])
+            self.clocks = _join([self.clocks, *(r.clocks for r in taken)])
 
     def fence(self, device: bool) -> None:
         """Pass a fence: what came before it can be handed over by an atomic, what atomics gave counts from here."""
-        self.absorb(device)
-        stamp = self.stamp
-        epochs, clocks = self.epochs | {self.block: stamp.epoch}, self.clocks | {stamp.key: self.clock}
-        self.fenced[device] = Release(self.block, device, epochs, clocks)
-        self.advance(stamp.epoch)
+        self.acquire(device)
+        epoch = self.epoch
+        phases, clocks = self.phases | {self.block: epoch.phase}, self.clocks | {epoch.key: self.clock}
+        self.fenced[device] = Release(self.block, device, phases, clocks)
+        self.advance(epoch.phase)
 
 
-def _latest(known: list[dict]) -> dict:
-    """Return for each key the greatest value that any of the dictionaries has."""
+def _join(known: list[dict]) -> dict:
+    """Return the join of clocks: for each key the greatest value that any of them has."""
     joined = dict(known[0])
     for other in known[1:]:
         for key, value in other.items():
@@ -158,37 +161,37 @@ def _latest(known: list[dict]) -> dict:
     return joined
 
 
-def meet(lanes: list[Knowledge]) -> None:
+def join(lanes: list[VectorClock]) -> None:
     """Let the lanes of one ``syncwarp`` know all that each of them knows and has done."""
     for lane in lanes:
-        lane.absorb()
-    epochs = _latest([lane.epochs for lane in lanes])
-    clocks = _latest([lane.clocks for lane in lanes] + [{lane.stamp.key: lane.clock} for lane in lanes])
+        lane.acquire()
+    phases = _join([lane.phases for lane in lanes])
+    clocks = _join([lane.clocks for lane in lanes] + [{lane.epoch.key: lane.clock} for lane in lanes])
     for lane in lanes:
-        lane.epochs, lane.clocks = epochs, clocks
-        lane.advance(lane.stamp.epoch)
+        lane.phases, lane.clocks = phases, clocks
+        lane.advance(lane.epoch.phase)
 
 
-def barrier(threads: list[Knowledge], epoch: int) -> None:
-    """Let all threads of a block know all that each of them knows, and begin a new epoch."""
-    epochs, clocks = threads[0].epochs, threads[0].clocks
-    if any(t.pending or t.epochs is not epochs or t.clocks is not clocks for t in threads):
+def barrier(threads: list[VectorClock], phase: int) -> None:
+    """Let all threads of a block know all that each of them knows, and begin a new phase."""
+    phases, clocks = threads[0].phases, threads[0].clocks
+    if any(t.pending or t.phases is not phases or t.clocks is not clocks for t in threads):
         for thread in threads:
-            thread.absorb()
-        epochs = _latest([t.epochs for t in threads])
+            thread.acquire()
+        phases = _join([t.phases for t in threads])
         block = threads[0].block  # what its own threads did is behind the barrier
-        clocks = {k: v for k, v in _latest([t.clocks for t in threads]).items() if k[0] != block}
+        clocks = {k: v for k, v in _join([t.clocks for t in threads]).items() if k[0] != block}
     for thread in threads:
-        thread.epochs, thread.clocks = epochs, clocks
-        thread.stamp = Stamp(thread.block, thread.thread, epoch, thread.clock)
+        thread.phases, thread.clocks = phases, clocks
+        thread.epoch = Epoch(thread.block, thread.thread, phase, thread.clock)
 
 
 @dataclass
 class Monitor:
     """Watches one launch: the thread that runs now, and the faults found so far.
 
-    ``syncwarps`` and ``fences``: whether the kernel has any. Without them two readers of an epoch are enough to find
-    every race: a write in that epoch races with any reader but its own thread. With them all readers are kept.
+    ``syncwarps`` and ``fences``: whether the kernel has any. Without them two readers of a phase are enough to find
+    every race: a write in that phase races with any reader but its own thread. With them all readers are kept.
     """
 
     launch: Launch
@@ -200,22 +203,22 @@ class Monitor:
     reported: set[tuple[str, Place | None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.thread = Knowledge(0, 0, 0)
-        self.now = self.thread.stamp
+        self.thread = VectorClock(0, 0, 0)
+        self.now = self.thread.epoch
         self.all_lanes = self.syncwarps or self.fences
         self.doubtful: dict[int, tuple[Cell, faults.Fault, Place, bool]] = {}
         self.changes = 0  # how often an atomic changed a value: whether threads that wait can hope
 
-    def enter(self, thread: Knowledge) -> None:
+    def enter(self, thread: VectorClock) -> None:
         """Let ``thread`` be the one that runs."""
-        self.thread, self.now = thread, thread.stamp
+        self.thread, self.now = thread, thread.epoch
 
     # Reports
 
-    def party(self, stamp: Stamp, place: Place | None, action: str) -> faults.Party:
-        """Return the thread of ``stamp`` at ``place`` as it is shown."""
-        block = coordinates(stamp.block, self.launch.grid)
-        thread = coordinates(stamp.thread, self.launch.block)
+    def party(self, epoch: Epoch, place: Place | None, action: str) -> faults.Party:
+        """Return the thread of ``epoch`` at ``place`` as it is shown."""
+        block = coordinates(epoch.block, self.launch.grid)
+        thread = coordinates(epoch.thread, self.launch.block)
         return faults.Party(block, thread, place and place[1], action, place and place[0])
 
     def report(
@@ -266,13 +269,13 @@ class Monitor:
 
     # The order
 
-    def ordered(self, before: Stamp) -> bool:
+    def happens_before(self, before: Epoch) -> bool:
         """Whether what happened at ``before`` comes before what the running thread does now."""
         now = self.now
         if before.block == now.block:
-            if before.epoch < now.epoch or before.thread == now.thread:
+            if before.phase < now.phase or before.thread == now.thread:
                 return True
-        elif self.thread.epochs.get(before.block, -1) > before.epoch:
+        elif self.thread.phases.get(before.block, -1) > before.phase:
             return True
         return self.thread.clocks.get(before.key, -1) >= before.clock
 
@@ -282,8 +285,8 @@ class Monitor:
         if (
             write is not None
             and write is not now
-            and (write.epoch == now.epoch or write.block != now.block)
-            and not self.ordered(write)
+            and (write.phase == now.phase or write.block != now.block)
+            and not self.happens_before(write)
         ):
             race = write, cell.write_place, WRITES
         elif cell.atomics is not None:
@@ -315,7 +318,7 @@ class Monitor:
 
     def _race_with_write(self, cell: Cell) -> Race | None:
         write = cell.write
-        if write is None or write is self.now or self.ordered(write):
+        if write is None or write is self.now or self.happens_before(write):
             return None
         return write, cell.write_place, WRITES
 

@@ -6,6 +6,7 @@ or warp operation a ``yield`` that says what the thread waits for. Line numbers 
 
 import ast
 import builtins
+import functools
 from collections import namedtuple
 from collections.abc import Callable
 from types import FunctionType
@@ -15,25 +16,14 @@ import numpy as np
 from numba.core import types
 
 from nanoeuler.simt import faults, names
-from nanoeuler.simt.checked import accesses, arithmetic, memory
-from nanoeuler.simt.checked.arithmetic import KINDS, OPERATORS, WIDE, Literal, UntypedError
-from nanoeuler.simt.checked.block import ENDLESS, PAUSE, Ended, Thread
+from nanoeuler.simt.checked import accesses, functions, memory, scalars
+from nanoeuler.simt.checked.block import ENDLESS, KERNEL, PAUSE, Ended, Thread
+from nanoeuler.simt.checked.operators import OPERATORS
 from nanoeuler.simt.checked.races import Place
-from nanoeuler.simt.source import EMULATIONS, Source, meaning, python_function, read, unsupported, waits
+from nanoeuler.simt.checked.scalars import Literal, UntypedError
+from nanoeuler.simt.source import EMULATIONS, ON_EMULATION, Source, meaning, python_function, read, unsupported, waits
 
 # What a translated kernel calls -------------------------------------------------------------------------------------
-
-KERNEL = "__kernel"  # a global name of each translated function, by which its frames are known: False for our own
-
-
-def joined(value: Any, other: Any) -> Any:
-    """Return one side of ``a if test else b`` as Numba types the whole, whose other side is the number ``other``."""
-    if type(value) not in KINDS:
-        return value
-    kind = arithmetic.unify((KINDS[type(value)], KINDS[type(other)]))
-    if kind in WIDE and KINDS[type(value)] not in WIDE:
-        return Literal(value)
-    return value if KINDS[type(value)] == kind else arithmetic.cast(value, kind)
 
 
 def raised(thread: Thread, place: Place, what: str) -> None:
@@ -57,8 +47,8 @@ def printed(*values: Any) -> None:
 def returned(value: Any, kinds: tuple[Any, ...]) -> Any:
     """Return what a function of libdevice returns, in the types that it declares."""
     if isinstance(value, tuple):
-        return tuple(arithmetic.cast(v, kind) for v, kind in zip(value, kinds, strict=True))
-    return arithmetic.cast(value, kinds[0])
+        return tuple(scalars.cast(v, kind) for v, kind in zip(value, kinds, strict=True))
+    return scalars.cast(value, kinds[0])
 
 
 def vector(name: str, values: tuple) -> tuple:
@@ -68,7 +58,7 @@ def vector(name: str, values: tuple) -> tuple:
     if len(flat) != width:
         raise UntypedError(f"cuda.{name} takes {width} numbers, and was given {len(flat)}")
     kind = getattr(types, component)
-    return VECTORS[width](*(arithmetic.cast(v, kind) for v in flat))
+    return VECTORS[width](*(scalars.cast(v, kind) for v in flat))
 
 
 _make: Any = namedtuple  # mypy follows it only where the names are written out
@@ -77,21 +67,35 @@ VECTORS = {n: _make(f"Vector{n}", tuple("xyzw"[:n])) for n in (1, 2, 3, 4)}
 
 # Translation --------------------------------------------------------------------------------------------------------
 
-_translated: dict[FunctionType, tuple[Source, Callable]] = {}
+Site = tuple[str, int, int, str]  # file, line and column of a node, and where: before it, at the end of its body, ...
+Cast = tuple[Site, str, type]  # what the variable, or with no name the value, is there made: a type of NumPy scalars
 
 
-def translate(source: Source) -> Callable:
-    """Return the Python function that runs ``source``. Its first parameter is the thread; one that waits yields."""
-    known = _translated.get(source.function)
-    if known is not None and known[0] is source:
-        return known[1]
-    writer = _Writer(source)
+def site(source: Source, node: ast.AST, where: str) -> Site:
+    """Return a place on the way through a function at which a cast may be needed."""
+    return source.file, getattr(node, "lineno", 0), getattr(node, "col_offset", 0), where
+
+
+@functools.lru_cache(maxsize=256)
+def translate(kernel: FunctionType, casts: tuple[Cast, ...]) -> Callable:
+    """Return the Python function that runs ``kernel``. Its first parameter is the thread; one that waits yields."""
+    needed: dict[Site, list[tuple[str, type]]] = {}
+    for where, name, target in casts:
+        needed.setdefault(where, []).append((name, target))
+    return _made(read(kernel), needed, {})
+
+
+ON_EMULATION.append(translate.cache_clear)
+
+
+def _made(source: Source, casts: dict[Site, list[tuple[str, type]]], known: dict[FunctionType, Callable]) -> Callable:
+    """Return the function made of ``source``, and of those that it calls where they are not yet ``known``."""
+    writer = Writer(source, casts)
     code = compile(ast.fix_missing_locations(ast.Module([writer.function()], [])), source.file, "exec")
     exec(code, writer.namespace)
-    made = writer.namespace[source.tree.name]
-    _translated[source.function] = source, made
+    made = known[source.function] = writer.namespace[source.tree.name]
     for name, target in writer.devices.items():
-        writer.namespace[name] = made if target is source.function else translate(read(target))
+        writer.namespace[name] = known[target] if target in known else _made(read(target), casts, known)
     return made
 
 
@@ -104,11 +108,11 @@ def stands_in(function: FunctionType) -> bool:
     return ours or any(function is emulation for _, emulation in EMULATIONS.values())
 
 
-class _Writer:
+class Writer:
     """Rewrites one function."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, casts: dict[Site, list[tuple[str, type]]] | None = None) -> None:
+        self.source, self.casts = source, casts or {}
         self.stands_in = stands_in(source.function)
         self.namespace: dict[str, Any] = {KERNEL: not self.stands_in, "__builtins__": builtins}
         self.devices: dict[str, FunctionType] = {}
@@ -145,6 +149,23 @@ class _Writer:
         """Return an attribute of the thread."""
         return _at(ast.Attribute(_at(ast.Name("__t", ast.Load()), at), name, ast.Load()), at)
 
+    def cast(self, node: ast.AST, where: str) -> list[ast.stmt]:
+        """Return the casts of variables at a place where ways end that meet others."""
+        made: list[ast.stmt] = []
+        for name, target in self.casts.get(site(self.source, node, where), []):
+            old = _at(ast.Name(name, ast.Load()), node)
+            new = self.call(node, scalars.convert, old, self.constant(target))
+            change = _at(ast.Assign([ast.Name(name, ast.Store())], new), node)
+            unbound = ast.ExceptHandler(ast.Name("UnboundLocalError", ast.Load()), None, [ast.Pass()])
+            made.append(_at(ast.Try([change], [unbound], [], []), node))
+        return made
+
+    def cast_value(self, node: ast.AST, where: str, value: ast.expr) -> ast.expr:
+        """Return the value of one of several ways, cast to the type that it has with the others."""
+        for _, target in self.casts.get(site(self.source, node, where), []):
+            value = self.call(node, scalars.convert, value, self.constant(target))
+        return value
+
     # Functions
 
     def function(self) -> ast.FunctionDef:
@@ -153,17 +174,13 @@ class _Writer:
         body = self.body(tree.body)
         start = [_at(ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)), tree) for n in self.locals_made]
         given = tree.args
-        defaults = [self.constant(arithmetic.literal(v)) for v in function.__defaults__ or ()]
-        keywords = function.__kwdefaults__ or {}
-        only = [
-            self.constant(arithmetic.literal(keywords[a.arg])) if a.arg in keywords else None for a in given.kwonlyargs
-        ]
+        defaults = [self.constant(scalars.literal(v)) for v in function.__defaults__ or ()]
         hidden = ("__t", "__place") if self.stands_in else ("__t",)
         arguments = ast.arguments(
             posonlyargs=[],
             args=[ast.arg(a) for a in (*hidden, *(a.arg for a in (*given.posonlyargs, *given.args)))],
-            kwonlyargs=[ast.arg(a.arg) for a in given.kwonlyargs],
-            kw_defaults=only,
+            kwonlyargs=[],
+            kw_defaults=[],
             defaults=defaults,
         )
         made = ast.parse(f"def {tree.name}(): pass").body[0]  # with all fields that this version of Python has
@@ -183,7 +200,10 @@ class _Writer:
     def do_pass(self, node: ast.Pass) -> ast.stmt:
         return node
 
-    do_break = do_continue = do_pass
+    def do_break(self, node: ast.Break | ast.Continue) -> list[ast.stmt]:
+        return [*self.cast(node, "before"), node]
+
+    do_continue = do_break
 
     def do_expr(self, node: ast.Expr) -> ast.stmt:
         if isinstance(node.value, ast.Constant):
@@ -191,10 +211,15 @@ class _Writer:
         return ast.Expr(self.expression(node.value))
 
     def do_return(self, node: ast.Return) -> ast.stmt:
-        return ast.Return(self.expression(node.value) if node.value else None)
+        return ast.Return(self.cast_value(node, "value", self.expression(node.value)) if node.value else None)
 
     def do_if(self, node: ast.If) -> ast.stmt:
-        return ast.If(self.expression(node.test), self.body(node.body), self.body(node.orelse) if node.orelse else [])
+        return ast.If(self.expression(node.test), *self.ways(node))
+
+    def ways(self, node: ast.If | ast.For | ast.While) -> tuple[list[ast.stmt], list[ast.stmt]]:
+        """Return body and else, rewritten."""
+        body = [*self.body(node.body), *self.cast(node, "body")]
+        return body, [*(self.body(node.orelse) if node.orelse else []), *self.cast(node, "orelse")]
 
     def do_while(self, node: ast.While) -> list[ast.stmt]:
         """A loop counts its rounds, and lets other threads take their turns where it may be waiting for them."""
@@ -207,13 +232,13 @@ class _Writer:
             count = [ast.Expr(self.wait(node, PAUSE, []))]
         count = [_at(c, node) for c in count]
         start = ast.parse(f"{rounds} = 0").body
-        orelse = self.body(node.orelse) if node.orelse else []
-        return [*start, ast.While(self.expression(node.test), [*count, *self.body(node.body)], orelse)]
+        body, orelse = self.ways(node)
+        return [*self.cast(node, "before"), *start, ast.While(self.expression(node.test), [*count, *body], orelse)]
 
-    def do_for(self, node: ast.For) -> ast.stmt:
+    def do_for(self, node: ast.For) -> list[ast.stmt]:
         target, unpack = self.target(node.target)
-        body = [*unpack, *self.body(node.body)]
-        return ast.For(target, self.iterated(node.iter), body, self.body(node.orelse) if node.orelse else [])
+        body, orelse = self.ways(node)
+        return [*self.cast(node, "before"), ast.For(target, self.iterated(node.iter), [*unpack, *body], orelse)]
 
     def iterated(self, node: ast.expr) -> ast.expr:
         """Return what a loop runs over: the elements of an array are loads."""
@@ -310,19 +335,19 @@ class _Writer:
         """Return whether an expression is a number known before the run, and the number."""
         if isinstance(node, ast.Constant):
             value = node.value
-            return isinstance(value, (bool, int, float, complex)), arithmetic.literal(value)
+            return isinstance(value, (bool, int, float, complex)), scalars.literal(value)
         if isinstance(node, (ast.Name, ast.Attribute)):
             value = self.value(node)
-            return _is_number(value), arithmetic.literal(value) if _is_number(value) else None
+            return _is_number(value), scalars.literal(value) if _is_number(value) else None
         if isinstance(node, (ast.BinOp, ast.UnaryOp)):
             operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
             return self.computed(OPERATORS[type(node.op)], operands)
         known = meaning(node.func) if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and known and not node.keywords and node.args:
             if known.kind == "cast":
-                return self.computed(lambda value: arithmetic.cast(value, known.target), node.args)
+                return self.computed(lambda value: scalars.cast(value, known.target), node.args)
             if known.kind == "python" and getattr(known.target, "__module__", "") == "math":
-                return self.computed(lambda *values: arithmetic.call(known.target, values), node.args)
+                return self.computed(lambda *values: functions.call(known.target, values), node.args)
         return False, None
 
     def computed(self, function: Callable, operands: list[ast.expr]) -> tuple[bool, Any]:
@@ -371,7 +396,7 @@ class _Writer:
         if isinstance(value, np.ndarray):
             name = _at(ast.Constant(ast.unparse(node)), node)
             return ast.Call(self.thread("constant", node), [self.constant(value), name], [])
-        return self.constant(arithmetic.literal(value))
+        return self.constant(scalars.literal(value))
 
     def of_tuple(self, node: ast.Tuple) -> ast.expr:
         return ast.Tuple([self.expression(e) for e in node.elts], ast.Load())
@@ -390,12 +415,9 @@ class _Writer:
         return ast.BoolOp(node.op, [self.expression(v) for v in node.values])
 
     def of_ifexp(self, node: ast.IfExp) -> ast.expr:
-        sides = []
-        for side, other in ((node.body, node.orelse), (node.orelse, node.body)):
-            known, value = self.folded(other)
-            made = self.expression(side)
-            sides.append(self.call(node, joined, made, self.constant(value)) if known else made)
-        return ast.IfExp(self.expression(node.test), *sides)
+        one = self.cast_value(node, "body", self.expression(node.body))
+        two = self.cast_value(node, "orelse", self.expression(node.orelse))
+        return ast.IfExp(self.expression(node.test), one, two)
 
     def of_compare(self, node: ast.Compare) -> ast.expr:
         """``a < b < c`` evaluates b once, and c only if it must."""
@@ -450,7 +472,11 @@ class _Writer:
         keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
         called = self.invoke(node, target, [self.expression(a) for a in node.args], keywords)
         blocks = target is not self.source.function and read(target).blocks
-        return ast.YieldFrom(called) if blocks else called
+        return self.delegated(called) if blocks else called
+
+    def delegated(self, called: ast.expr) -> ast.expr:
+        """Return the call of a function that may wait."""
+        return ast.YieldFrom(called)
 
     def invoke(
         self, node: ast.Call, target: FunctionType, arguments: list[ast.expr], keywords: list[ast.keyword]
@@ -469,7 +495,7 @@ class _Writer:
         if emulation is None:
             raise unsupported(node, self.source.file, f"cuda.libdevice.{name}", "the runner does not have it")
         arguments = [
-            self.call(node, arithmetic.convert, argument, self.constant(getattr(np, kind)))
+            self.call(node, scalars.convert, argument, self.constant(getattr(np, kind)))
             for argument, kind in zip(self.arguments(node), emulation.arguments, strict=True)
         ]
         called = self.invoke(node, python_function(emulation.function), arguments, [])
@@ -477,10 +503,10 @@ class _Writer:
         return self.call(node, returned, called, returns)
 
     def call_cast(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
-        scalar = arithmetic.SCALARS.get(target)
+        scalar = scalars.SCALARS.get(target)
         if scalar is None:
             raise unsupported(node, self.source.file, f"a cast to {target}", "use a type of numbers")
-        return self.call(node, arithmetic.convert, *self.arguments(node), self.constant(scalar))
+        return self.call(node, scalars.convert, *self.arguments(node), self.constant(scalar))
 
     def call_vector(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
         return self.call(node, vector, ast.Constant(name), ast.Tuple(self.arguments(node), ast.Load()))
@@ -491,7 +517,7 @@ class _Writer:
             arguments = [self.call(node, accesses.elements, a, self.place(node)) for a in arguments]
         if target in OWN_BUILTINS:
             return self.call(node, OWN_BUILTINS[target], *arguments)
-        return self.call(node, arithmetic.call, self.constant(target), ast.Tuple(arguments, ast.Load()))
+        return self.call(node, functions.call, self.constant(target), ast.Tuple(arguments, ast.Load()))
 
     def call_cuda(self, node: ast.Call, name: str, target: Any, variable: str | None) -> ast.expr:
         if name in names.BLOCKING:
@@ -508,15 +534,16 @@ class _Writer:
         if name in names.CACHE_STORES:
             array, index, value = self.arguments(node)
             return self.call(node, accesses.store, value, array, index, self.place(node))
-        if name in arithmetic.CUDA_FUNCTIONS:
-            return self.call(node, arithmetic.CUDA_FUNCTIONS[name], *self.arguments(node))
+        if name in functions.CUDA_FUNCTIONS:
+            return self.call(node, functions.CUDA_FUNCTIONS[name], *self.arguments(node))
         if name == "nanosleep":
             return self.call(node, _nothing, *self.arguments(node))
         return ast.Call(self.thread(name, node), self.arguments(node), [])  # grid, gridsize, lanemask_lt
 
     def wait(self, node: ast.AST, operation: str, arguments: list[ast.expr]) -> ast.expr:
         """Return the yield of a thread that waits: what for, where, and with which operands."""
-        parts = [ast.Constant(operation), self.place(node), ast.Tuple(arguments, ast.Load())]
+        spot: Any = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+        parts = [ast.Constant(operation), self.place(node), ast.Constant(spot), ast.Tuple(arguments, ast.Load())]
         return _at(ast.Yield(_at(ast.Tuple([_at(p, node) for p in parts], ast.Load()), node)), node)
 
     def array(self, node: ast.Call, name: str, variable: str | None) -> ast.expr:
@@ -545,7 +572,7 @@ class _Writer:
 
 
 OWN_BUILTINS: dict[Any, Callable] = {
-    **{range: arithmetic.numbers, enumerate: arithmetic.numbered, print: printed, zip: zip}
+    **{range: functions.numbers, enumerate: functions.numbered, print: printed, zip: zip}
 }
 
 

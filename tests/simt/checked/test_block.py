@@ -217,6 +217,10 @@ def barrier_in_a_loop(out):
         cuda.syncthreads()
 
 
+def two_barriers_of_one_line(out):
+    cuda.syncthreads() if cuda.threadIdx.x < 40 else cuda.syncthreads()  # noqa: RUF034
+
+
 @cuda.jit(device=True)
 def meet():
     cuda.syncthreads()
@@ -230,7 +234,10 @@ def behind_a_device_function(out):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     ("kernel", "lines"),
-    [(returns_early, (3,)), (two_barriers, (2, 4)), (barrier_in_a_loop, (2,)), (behind_a_device_function, (-3,))],
+    [
+        *((returns_early, (3,)), (two_barriers, (2, 4)), (two_barriers_of_one_line, (1,)), (barrier_in_a_loop, (2,))),
+        (behind_a_device_function, (-3,)),
+    ],
 )
 def test_barrier_divergence(kernel: Any, lines: tuple[int, ...], order: Any) -> None:
     """Threads that end, or wait at another barrier, leave the others waiting for ever."""
@@ -267,6 +274,26 @@ def ticket(turn, out):
     out[0] = out[0] * 2 + i
     cuda.threadfence()
     cuda.atomic.exch(turn, 0, i + 1)
+
+
+def wait_for_a_flag(flag, out):
+    """One thread of the block sets a flag, the others ask an atomic that changes nothing until it is set."""
+    i = cuda.threadIdx.x
+    if i == 35:
+        cuda.atomic.add(flag, 0, 1)
+    while cuda.atomic.add(flag, 0, 0) == 0:
+        pass
+    out[i] = 1
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_polling_an_atomic(order: Any) -> None:
+    """A loop whose test is any atomic lets others take their turns; one that waits in vain is told."""
+    flag, out = np.zeros(1, np.int32), np.zeros(64, np.int32)
+    assert find(wait_for_a_flag, flag, out, block=64, order=order) == []
+    assert out.all()
+    (fault,) = find(wait_for_a_flag, np.zeros(1, np.int32), out, block=32, order=order)
+    assert (fault.kind, fault.line) == (faults.DEADLOCK, line(wait_for_a_flag, 5))
 
 
 def test_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +344,38 @@ def test_types_that_shuffles_do_not_have() -> None:
     """Numba exchanges four types; the error names the line."""
     with pytest.raises(UnsupportedError, match=rf":{line(shuffle_of_a_byte, 1)}: cuda.shfl_sync of uint8"):
         find(shuffle_of_a_byte, np.zeros(32, np.uint8), np.zeros(32, np.uint8))
+
+
+def vote_of_a_float(x, out):
+    out[0] = cuda.any_sync(FULL, x[cuda.laneid])
+
+
+def count_of_a_float(x, out):
+    out[0] = cuda.syncthreads_count(x[cuda.laneid])
+
+
+def count(x, out):
+    out[cuda.laneid] = cuda.syncthreads_count(x[cuda.laneid])
+    out[cuda.laneid] += 100 * cuda.syncthreads_or(x[cuda.laneid])
+    out[cuda.laneid] += 1000 * cuda.syncthreads_and(x[cuda.laneid])
+
+
+@pytest.mark.parametrize(("kernel", "name"), [(vote_of_a_float, "any_sync"), (count_of_a_float, "syncthreads_count")])
+def test_predicates_are_integers(kernel: Any, name: str) -> None:
+    """Numba takes integers and bools; the error names the line."""
+    with pytest.raises(UnsupportedError, match=rf":{line(kernel, 1)}: cuda.{name} of float32: it takes an integer"):
+        find(kernel, np.zeros(32, np.float32), np.zeros(32, np.int32))
+
+
+def test_a_barriers_predicate_is_an_int32() -> None:
+    """What has no bit among the low 32 counts as false, as numba-cuda casts it; a vote compares all 64."""
+    x, out = np.full(32, 2**32, np.int64), np.zeros(32, np.int32)
+    x[:3] = 1, -1, 2**32 + 1
+    assert find(count, x, out) == []
+    assert (out == 103).all()
+    assert find(count, np.ones(32, np.bool_), out) == []
+    assert (out == 1132).all()
+    assert find(votes, np.zeros((11, 32), np.int64), np.full(32, 2**32)) == []
 
 
 def raises(out):

@@ -199,7 +199,7 @@ def test_arguments_that_overlap_share_their_memory() -> None:
 def dynamic_parts(out):
     t = cuda.threadIdx.x
     reals = cuda.shared.array(0, float32)
-    numbers = cuda.shared.array(0, int32)[4:]
+    numbers = cuda.shared.array((0,), int32)[4:]
     bytes_ = cuda.shared.array(0, types.uint8)
     reals[t] = t
     numbers[t] = 2 * t

@@ -9,7 +9,7 @@ from numba import cuda, float32, int32, uint32
 
 from nanoeuler.simt import faults
 from nanoeuler.simt.checked.execute import collect_faults
-from nanoeuler.simt.checked.races import Cell, Knowledge, Monitor, barrier, meet
+from nanoeuler.simt.checked.races import Cell, Monitor, VectorClock, barrier, join
 from nanoeuler.simt.faults import RACE, RACE_BETWEEN_BLOCKS, Fault
 from nanoeuler.simt.launch import Order, launch_shape
 
@@ -364,14 +364,14 @@ def draw_program(generator: random.Random) -> list[list[tuple]]:
     """
     everyone, lane = frozenset(range(LANES)), lambda: generator.randrange(LANES)
     accesses = generator.choice((("read", "write"), ("read", "read", "write"), ("update", "read"), ACCESSES))
-    fenced, syncs = generator.random() < 0.5, generator.sample(("meet", "barrier"), generator.choice((0, 1, 2)))
+    fenced, syncs = generator.random() < 0.5, generator.sample(("join", "barrier"), generator.choice((0, 1, 2)))
     steps: list[tuple] = []
     while len(steps) < 10:
         kind = generator.choice(("access", "access", *syncs, *(("hand over",) if fenced else ())))
         if kind == "access":
             steps.append((generator.choice(accesses), lane()))
-        elif kind in ("meet", "barrier"):
-            steps.append((kind, everyone - {lane()} if kind == "meet" else everyone))
+        elif kind in ("join", "barrier"):
+            steps.append((kind, everyone - {lane()} if kind == "join" else everyone))
         else:
             giver, taker = lane(), lane()
             fences = [generator.choice(("fence", "fence", "fence_block")) for _ in range(2)]
@@ -404,7 +404,7 @@ def first_race_by_search(program: list[list[tuple]]) -> int | None:
         for lane in lanes:
             if (block, lane) in newest:
                 known |= before[newest[block, lane]]
-            if action in ("meet", "barrier", "fence", "fence_block"):
+            if action in ("join", "barrier", "fence", "fence_block"):
                 for release in released_to(run[:n], block, lane, action):
                     known |= before[release]
         before.append(known)
@@ -435,20 +435,20 @@ def first_race_by_monitor(program: list[list[tuple]]) -> int | None:
     """Return the first access at which the detector finds a race."""
     run = events(program)
     used = {action for action, *_ in run}
-    monitor = Monitor(launch_shape(BLOCKS, LANES), "program", "meet" in used, bool(used & {"fence", "fence_block"}))
-    cell, signals, epoch, block = Cell(), Cell(), 0, -1
-    threads: list[Knowledge] = []
+    monitor = Monitor(launch_shape(BLOCKS, LANES), "program", "join" in used, bool(used & {"fence", "fence_block"}))
+    cell, signals, phase, block = Cell(), Cell(), 0, -1
+    threads: list[VectorClock] = []
     for n, (action, where, lanes) in enumerate(run):
         if where != block:
-            block, epoch = where, epoch + 1
-            threads = [Knowledge(block, lane, epoch) for lane in range(LANES)]
+            block, phase = where, phase + 1
+            threads = [VectorClock(block, lane, phase) for lane in range(LANES)]
         among = [threads[lane] for lane in lanes]
         monitor.enter(among[0])
         if action == "barrier":
-            epoch += 1
-            barrier(threads, epoch)
-        elif action == "meet":
-            meet(among)
+            phase += 1
+            barrier(threads, phase)
+        elif action == "join":
+            join(among)
         elif action in ("fence", "fence_block"):
             among[0].fence(device=action == "fence")
         elif action == "signal":

@@ -100,7 +100,7 @@ def test_swap() -> None:
 
 
 @cuda.jit(device=True)
-def scaled(x, factor=2, *, offset=1):
+def scaled(x, factor=2, offset=1):
     return x * factor + offset
 
 
@@ -302,9 +302,47 @@ def test_arguments() -> None:
 
 
 def unbound(out, n):
-    if n > 5:
+    i = cuda.threadIdx.x
+    if i != n:
         value = 1
-    out[0] = value
+    cuda.syncthreads()
+    out[i] = value
+
+
+@cuda.jit(device=True)
+def last_of(n):
+    for i in range(n):
+        last = i
+    return last
+
+
+def unbound_behind_a_device_function(out, n):
+    out[cuda.threadIdx.x] = last_of(cuda.threadIdx.x)
+
+
+def test_a_variable_that_was_never_assigned() -> None:
+    """It is an uninitialised read, with its line and name; the other threads go on."""
+    out = np.zeros(4, np.int64)
+    (fault,) = collect_faults(unbound, launch_shape(1, 4), (out, 2))
+    line = unbound.__code__.co_firstlineno + 5
+    assert (fault.kind, fault.line, fault.array) == (faults.UNINITIALISED, line, "value")
+    assert fault.parties[0].thread == (2, 0, 0)
+    assert out.tolist() == [1, 1, 0, 1]
+    (fault,) = collect_faults(unbound_behind_a_device_function, launch_shape(1, 4), (out, 2))
+    assert (fault.kind, fault.line) == (faults.UNINITIALISED, last_of.py_func.__code__.co_firstlineno + 4)
+    assert out.tolist() == [1, 0, 1, 2]
+
+
+def bits(out, x):
+    out[0] = x[0].bit_count()
+    out[1] = (x[1] * x[0]).bit_count()
+
+
+def test_bit_count() -> None:
+    """A method of integers, which counts in their own width."""
+    out = np.zeros(2, np.int64)
+    run(bits, out, np.array([-1, 1], np.int32))
+    assert out.tolist() == [32, 64]
 
 
 def text_index(out, n):
@@ -317,7 +355,7 @@ def of_two_types(out, n):
 
 @pytest.mark.parametrize(
     ("kernel", "offset", "told"),
-    [(unbound, 3, "value"), (text_index, 1, "indexed|integer|cannot"), (of_two_types, 1, "does not exist in Numba")],
+    [(text_index, 1, "indexed|integer|cannot"), (of_two_types, 1, "does not exist in Numba")],
 )
 def test_what_cannot_be_run_has_its_line(kernel: Any, offset: int, told: str) -> None:
     """What Numba would refuse while compiling is refused where it is met."""

@@ -284,7 +284,7 @@ EDGES += [-(2.0**31) - 1, 2.0**63, 2.0**64, -(2.0**63), 1e30, -1e30, np.nan, np.
 @pytest.mark.parametrize("source", [np.float16, np.float32, np.float64])
 def test_conversions_are_those_of_the_gpu(source: Any) -> None:
     """Every integer type, by a cast and by a store, against what NVIDIA's compiler makes of the same kernel."""
-    pytest.importorskip("numba_cuda", reason="needs numba-cuda: pip install 'nanoeuler[gpu,compile]'")
+    pytest.importorskip("numba_cuda", reason="needs numba-cuda: python -m pip install -e '.[gpu,compile]'")
 
     def kernel(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, wide: Any, x: Any) -> None:
         i = cuda.threadIdx.x

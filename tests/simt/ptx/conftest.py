@@ -83,7 +83,7 @@ def evaluate() -> Evaluate:
 @pytest.fixture(scope="session")
 def compiler() -> None:
     """Skip where numba-cuda or its compiler library is missing."""
-    pytest.importorskip("numba_cuda", reason="pip install 'nanoeuler[gpu,compile]'")
+    pytest.importorskip("numba_cuda", reason="python -m pip install -e '.[gpu,compile]'")
 
     def nothing(a: np.ndarray) -> None:
         a[0] = 1

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="pip install 'nanoeuler[gpu,compile]'")
+pytest.importorskip("numba_cuda", reason="python -m pip install -e '.[gpu,compile]'")
 
 from numba import cuda, float32, int32
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="pip install 'nanoeuler[gpu,compile]'")
+pytest.importorskip("numba_cuda", reason="python -m pip install -e '.[gpu,compile]'")
 
 from numba import cuda, float32, float64, int32
 from numba.cuda import fp16, libdevice
