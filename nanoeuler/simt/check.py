@@ -39,20 +39,21 @@ def main(arguments: list[str]) -> int:
     needing_numba("watch")  # with Numba, which takes a while: not for --help
     from nanoeuler.simt.watch import Watch
 
-
     watch = Watch(options)
     try:
         code = _run(path, options.arguments, watch)
     except KeyboardInterrupt:
+        watch.partial = True
         watch.show("\ninterrupted: this is what was found so far")
         code = 130
     except UserError:
         watch.show(watch.summary())
         raise
+    watch.partial |= bool(code)
     watch.show(watch.summary())
     if watch.refused:  # and the script went on
         raise watch.refused[0]
-    return code or int(bool(watch.faults))
+    return code or int(bool(watch.faults or watch.elsewhere()["fault"]))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,13 +1,17 @@
 """What ``check`` makes of launches: each goes to an executor, new faults are printed, everything is counted."""
 
 import argparse
+import atexit
 import itertools
+import os
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Event, RLock, Thread
 from typing import Any
 
@@ -20,8 +24,8 @@ from nanoeuler.simt.cuda.install import genuine, genuine_function
 from nanoeuler.simt.faults import FLOAT64, Fault, KernelFaults, UnsupportedError
 from nanoeuler.simt.launch import Launch
 from nanoeuler.simt.source import read
+from nanoeuler.simt.toolchain import INSTALL
 
-INSTALL = "pip install 'nanoeuler[gpu,compile]'"
 PATIENCE = 3.0  # seconds after which a launch shows that it is at work
 
 
@@ -42,6 +46,10 @@ class Watch:
         self.threads = self.unwatched = 0
         self.started = time.monotonic()
         self.lock = RLock()
+        self.partial = False  # the script did not come to its end
+        self.process = os.getpid()
+        self.word = Path(tempfile.mkstemp(prefix="simt-check-")[1])
+        atexit.register(self.word.unlink, missing_ok=True)
         self.out = sys.stdout  # the script may have another for a while
 
     def show(self, text: str) -> None:
@@ -56,23 +64,24 @@ class Watch:
             self.threads += launch.blocks * launch.block_threads
             launch = replace(launch, order=self.options.order, seed=self.options.seed)
             with _progress(kernel.__name__, launch) as block_done:
-                for fault in self._execute(kernel, launch, args, block_done):
+                self._elsewhere("launch")
+                for fault in self._execute(kernel, launch, args, Listener(block_done, self.note)):
                     self.note(fault)
 
-    def _execute(self, kernel: Dispatcher, launch: Launch, args: tuple, block_done: Callable[[], None]) -> list[Fault]:
+    def _execute(self, kernel: Dispatcher, launch: Launch, args: tuple, listener: "Listener") -> list[Fault]:
         """Run a launch: watched, but for one that was watched often enough, where it can be compiled."""
         shape = kernel.py_func.__code__, launch.grid, launch.block, tuple(_shape(a) for a in args)
         self.shapes[shape] += 1
         if self.options.executor == "checked" and self.shapes[shape] > self.options.limit:
             try:
-                found = EXECUTORS["compiled"](kernel, launch, args, block_done)
+                found = EXECUTORS["compiled"](kernel, launch, args, listener)
             except UnsupportedError:
                 self.shapes[shape] = -sys.maxsize  # it is watched from now on
             else:
                 self.unwatched += 1
                 return found
         try:
-            return EXECUTORS[self.options.executor](kernel, launch, args, block_done)
+            return EXECUTORS[self.options.executor](kernel, launch, args, listener)
         except UnsupportedError as error:
             self.refused.append(error)
             raise
@@ -83,7 +92,18 @@ class Watch:
         known = key in self.faults or (fault.line is None and any(k[:2] == key[:2] for k in self.faults))
         if not known and not (fault.kind == FLOAT64 and self.options.allow_float64):
             self.faults[key] = fault
+            self._elsewhere("fault")
             self.show(f"{fault}\n")
+
+    def _elsewhere(self, what: str) -> None:
+        """In a process that the script forked, leave word for the one that counts."""
+        if os.getpid() != self.process:
+            with self.word.open("a") as file:
+                file.write(f"{what}\n")
+
+    def elsewhere(self) -> Counter[str]:
+        """Return how many launches and faults there were in processes that the script forked."""
+        return Counter(self.word.read_text().split())
 
     def summary(self) -> str:
         """Return the last words: what ran, and what was found."""
@@ -94,7 +114,11 @@ class Watch:
             f"{_count(sum(self.launches.values()), 'launch', 'es')}, {_count(self.threads, 'thread')}, "
             f"{self.options.executor} executor, {format_duration(time.monotonic() - self.started)}"
         ]
-        if not self.launches:
+        elsewhere = self.elsewhere()
+        if elsewhere:
+            told = f"{_count(elsewhere['launch'], 'launch', 'es')}, {_count(elsewhere['fault'], 'fault')}"
+            lines.append(f"in processes that the script started: {told}")
+        elif not self.launches:
             lines.append(
                 f"no kernel was launched ({', '.join(idle)}): call it in the file, for example under "
                 'if __name__ == "__main__"'
@@ -110,7 +134,9 @@ class Watch:
             )
         told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
         if self.launches:
-            nothing = "no fault found" + (", as far as it ran" if self.refused else "")
+            nothing = "no fault found" + (", as far as it ran" if self.refused or self.partial else "")
+            if self.options.executor != "checked":
+                nothing += f"; the {self.options.executor} executor does not look for races"
             lines.append(f"{_count(len(self.faults), 'fault')}: {told}" if kinds else nothing)
         return "\n".join(lines)
 
@@ -158,18 +184,26 @@ def _ptx(kernel: Dispatcher, launch: Launch, args: tuple) -> None:
         written(list(args))
 
 
-Execute = Callable[[Dispatcher, Launch, tuple, Callable[[], None]], list[Fault]]  # the last counts blocks, if it can
+@dataclass(frozen=True)
+class Listener:
+    """Hears of each block that is done and of each fault at once, from an executor that can tell."""
+
+    block_done: Callable[[], None]
+    fault_found: Callable[[Fault], None]
 
 
-def _watched(kernel: Dispatcher, launch: Launch, args: tuple, block_done: Callable[[], None]) -> list[Fault]:
+Execute = Callable[[Dispatcher, Launch, tuple, Listener], list[Fault]]
+
+
+def _watched(kernel: Dispatcher, launch: Launch, args: tuple, listener: Listener) -> list[Fault]:
     """Run a launch with every access watched."""
-    return collect_faults(kernel, launch, args, block_done=block_done)
+    return collect_faults(kernel, launch, args, block_done=listener.block_done, fault_found=listener.fault_found)
 
 
 def _unwatched(run: Callable) -> Execute:
     """Return an executor that gives its faults, as the checked one does, where ``run`` raises them."""
 
-    def execute(kernel: Dispatcher, launch: Launch, args: tuple, block_done: Callable[[], None]) -> list[Fault]:
+    def execute(kernel: Dispatcher, launch: Launch, args: tuple, listener: Listener) -> list[Fault]:
         try:
             run(kernel, launch, args)
         except KernelFaults as found:

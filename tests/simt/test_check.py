@@ -1,6 +1,8 @@
 """``check`` runs scripts as users have them: silent on good ones, faults with lines, exit codes, the last words."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -299,3 +301,57 @@ def test_as_a_command_errors_go_to_stderr() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "grid_sync.py:9" in done.stderr
+
+
+def test_a_fault_is_told_before_its_launch_has_ended(write) -> None:
+    """A Ctrl-C in a long launch loses nothing of what was found."""
+    path = write("""
+@cuda.jit
+def kernel(x):
+    if cuda.blockIdx.x == 0:
+        x[99] = 1
+    for _ in range(100000000):
+        x[0] += 1
+
+kernel[1, 1](np.zeros(1))
+""")
+    command = [sys.executable, "-m", "nanoeuler.simt", "check", path]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("out of bounds in kernel kernel, script.py:7: ")
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted: this is what was found so far" in rest
+    assert "1 fault: out of bounds 1" in rest
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+def test_faults_in_forked_processes_count(write) -> None:
+    path = write("""
+import os
+@cuda.jit
+def kernel(x):
+    x[cuda.grid(1) + 1] = 1
+
+child = os.fork()
+if child == 0:
+    kernel[1, 4](np.zeros(4))
+    os._exit(0)
+os.waitpid(child, 0)
+""")
+    done = run("check", path)
+    assert done.returncode == 1
+    assert "in processes that the script started: 1 launch, 1 fault" in done.stdout
+
+
+def test_silence_of_an_executor_that_does_not_watch_is_no_proof(write) -> None:
+    done = run("check", "--executor", "compiled", write(KERNEL + "\nkernel[1, 4](np.zeros(4))\n"))
+    assert done.returncode == 0
+    assert "no fault found; the compiled executor does not look for races" in done.stdout
+
+
+def test_a_kernel_that_returns_a_value_is_refused(write) -> None:
+    done = run("check", write("\n@cuda.jit\ndef kernel(x):\n    return x[0]\n\nkernel[1, 1](np.zeros(1))\n"))
+    assert done.returncode == 2
+    assert "script.py:6: a kernel that returns a value cannot be run here" in done.stderr

@@ -206,7 +206,9 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("libnvvm.so: cannot open shared object file")
 
     monkeypatch.setattr(toolchain, "_libraries", lambda: {"NVVM": missing, "NVRTC": lambda: 1, "nvJitLink": missing})
-    with pytest.raises(UserError, match="NVVM and nvJitLink of the CUDA toolkit: in nanoeuler's folder, python -m pip install"):
+    with pytest.raises(
+        UserError, match="NVVM and nvJitLink of the CUDA toolkit: in nanoeuler's folder, python -m pip install"
+    ):
         compile_report(kernel, SIGNATURE)
 
 

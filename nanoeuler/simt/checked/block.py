@@ -17,6 +17,7 @@ from nanoeuler.simt.checked.races import Monitor, Place, VectorClock, barrier, j
 from nanoeuler.simt.checked.scalars import KINDS, types
 from nanoeuler.simt.faults import UnsupportedError
 from nanoeuler.simt.launch import WARP_SIZE, Launch, coordinates, turns
+from nanoeuler.simt.limits import check_shared_memory
 
 PAUSE = "pause"  # what a loop yields that may be waiting for another thread
 STALLED_ROUNDS = 1000  # rounds in which all threads that are left paused, and no atomic changed anything
@@ -101,6 +102,7 @@ class Block:
         self.indices |= _indices("gridDim", launch.grid) | {"warpsize": int32(WARP_SIZE)}
         self.shared: dict[tuple, memory.View] = {}
         self.dynamic: tuple[memory.Root, np.ndarray] | None = None
+        self.static_bytes = 0
         self.constants = constants
         self.threads = [Thread(self, n) for n in range(launch.block_threads)]
         self.alive = dict.fromkeys(self.threads)
@@ -338,6 +340,8 @@ class Block:
                 found = memory.dynamic(*self.dynamic, dtype, name)
             else:
                 found = memory.fresh(self.monitor, shape, dtype, alignment, name, "shared")
+                self.static_bytes += found.array.nbytes
+                check_shared_memory(self.monitor.kernel, self.static_bytes, self.launch.shared_bytes)
             self.shared[site] = found
         return found
 

@@ -22,7 +22,7 @@ from nanoeuler.simt.checked.translate import translate
 from nanoeuler.simt.checked.variables import casts
 from nanoeuler.simt.faults import Fault, KernelFaults, UnsupportedError
 from nanoeuler.simt.launch import Launch, turns
-from nanoeuler.simt.source import Source, meaning, read
+from nanoeuler.simt.source import Source, meaning, read, refuse_results
 
 
 def run_checked(kernel: Any, launch: Launch, args: tuple, *, limit: int = 10) -> None:
@@ -51,11 +51,21 @@ def run_checked(kernel: Any, launch: Launch, args: tuple, *, limit: int = 10) ->
 
 
 def collect_faults(
-    kernel: Any, launch: Launch, args: tuple, *, limit: int = 10, block_done: Callable[[], None] = lambda: None
+    kernel: Any,
+    launch: Launch,
+    args: tuple,
+    *,
+    limit: int = 10,
+    block_done: Callable[[], None] = lambda: None,
+    fault_found: Callable[[Fault], None] = lambda fault: None,
 ) -> list[Fault]:
-    """Do what ``run_checked`` does, and return the faults. ``block_done`` is called after each block."""
+    """Do what ``run_checked`` does, and return the faults.
+
+    ``block_done`` is called after each block, and ``fault_found`` with each fault as soon as it is found.
+    """
     source = read(kernel)
-    monitor = _monitor(source, launch, limit)
+    refuse_results(source)
+    monitor = _monitor(source, launch, limit, fault_found)
     given = _arguments(source, args)
     body = translate(source.function, casts(source.function, given.values()))
     arguments = tuple(memory.wrap_arguments(monitor, given).values())
@@ -89,9 +99,9 @@ def _run(body: Body, blocks: bool, monitor: Monitor, arguments: tuple, block_don
         monitor.settle(shared=False)
 
 
-def _monitor(source: Source, launch: Launch, limit: int) -> Monitor:
+def _monitor(source: Source, launch: Launch, limit: int, tell: Callable[[Fault], None]) -> Monitor:
     used = {known.name for s in source.everything() for n in ast.walk(s.tree) if (known := meaning(n))}
-    return Monitor(launch, source.name, "syncwarp" in used, bool(used & names.FENCES), limit)
+    return Monitor(launch, source.name, "syncwarp" in used, bool(used & names.FENCES), limit, tell)
 
 
 def _arguments(source: Source, args: tuple) -> dict[str, Any]:

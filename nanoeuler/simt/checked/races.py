@@ -12,6 +12,7 @@ This is FastTrack (C. Flanagan and S. N. Freund, "FastTrack: efficient and preci
 with one more measure of time: a barrier of a whole block begins a phase, which one number says for all its threads.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nanoeuler.simt import faults
@@ -73,13 +74,13 @@ class History:
         if monitor.all_lanes or len(self.latest) < 2:
             self.latest[now.key] = now, place
 
-    def unordered(self, monitor: "Monitor") -> Access | None:
-        """Return an access that nothing orders before the running thread's next."""
+    def unordered(self, monitor: "Monitor", known: Callable[[Epoch], bool] | None = None) -> Access | None:
+        """Return an access that nothing orders before the running thread's next; ``known`` tells of more order."""
         first, now = self.first, monitor.now
-        if first is not None and first[0].block != now.block and not monitor.happens_before(first[0]):
-            return first
-        for access in self.latest.values():
-            if access[0] is not now and not monitor.happens_before(access[0]):
+        others = [first] if first is not None and first[0].block != now.block else []
+        for access in (*others, *self.latest.values()):
+            before = access[0]
+            if before is not now and not monitor.happens_before(before) and not (known and known(before)):
                 return access
         return None
 
@@ -93,7 +94,7 @@ class History:
 class Cell:
     """The accesses of one location that later ones are compared with. ``last`` read it last; None after a write."""
 
-    __slots__ = ("atomics", "last", "reads", "released", "write", "write_place")
+    __slots__ = ("atomics", "last", "reads", "released", "updated", "write", "write_place")
 
     def __init__(self) -> None:
         self.write: Epoch | None = None
@@ -101,6 +102,7 @@ class Cell:
         self.reads: History | None = None
         self.last: Epoch | None = None
         self.atomics: History | None = None
+        self.updated: Epoch | None = None  # by the latest atomic
         self.released: dict[tuple[int, int, bool], Release] | None = None
 
     def copy(self) -> "Cell":
@@ -108,7 +110,7 @@ class Cell:
         twin = Cell()
         twin.write, twin.write_place, twin.last = self.write, self.write_place, self.last
         twin.reads, twin.atomics = self.reads and self.reads.copy(), self.atomics and self.atomics.copy()
-        twin.released = self.released and dict(self.released)
+        twin.released, twin.updated = self.released and dict(self.released), self.updated
         return twin
 
 
@@ -199,6 +201,7 @@ class Monitor:
     syncwarps: bool
     fences: bool
     limit: int = 10
+    tell: Callable[[faults.Fault], None] = lambda fault: None  # called with each fault, at once
     found: list[faults.Fault] = field(default_factory=list)
     reported: set[tuple[str, Place | None]] = field(default_factory=set)
 
@@ -244,6 +247,7 @@ class Monitor:
             return
         self.reported.add((fault.kind, place))
         self.found.append(fault)
+        self.tell(fault)
         if len(self.found) >= self.limit:
             raise Stopped
 
@@ -290,7 +294,7 @@ class Monitor:
         ):
             race = write, cell.write_place, WRITES
         elif cell.atomics is not None:
-            race = self._race(cell.atomics, UPDATES)
+            race = self._race_with_atomics(cell)
         cell.last = now
         reads = cell.reads
         if reads is None:
@@ -302,7 +306,7 @@ class Monitor:
         """Note a write; return the access that it races with."""
         race = self._race_with_write(cell) or self._race_with_reads(cell)
         if race is None and cell.atomics is not None:
-            race = self._race(cell.atomics, UPDATES)
+            race = self._race_with_atomics(cell)
         cell.write, cell.write_place = self.now, place
         cell.last = cell.reads = cell.atomics = None
         return race
@@ -313,6 +317,7 @@ class Monitor:
         if cell.atomics is None:
             cell.atomics = History()
         cell.atomics.note(self.now, place, self)
+        cell.updated = self.now
         self._hand_over(cell, wrote)
         return race
 
@@ -331,6 +336,29 @@ class Monitor:
     def _race(self, history: History, action: str) -> Race | None:
         access = history.unordered(self)
         return access and (*access, action)
+
+    def _race_with_atomics(self, cell: Cell) -> Race | None:
+        """Return an atomic that nothing orders before.
+
+        One that released comes before what a thread does that has acquired from it by the latest atomic here: so the
+        last block of a reduction may reset the counter that told it that it is the last.
+        """
+        history, released = cell.atomics, cell.released or {}
+        if history is None:
+            return None
+        latest = cell.updated is not None and cell.updated.key == self.now.key
+
+        def handed_over(before: Epoch) -> bool:
+            releases = (released.get((*before.key, device)) for device in (True, False)) if latest else ()
+            return any(
+                release is not None
+                and before.clock == release.clocks[before.key] + 1  # the fence, then this atomic
+                and self.thread.clocks.get(before.key, -1) >= release.clocks[before.key]
+                for release in releases
+            )
+
+        access = history.unordered(self, handed_over)
+        return access and (*access, UPDATES)
 
     def _hand_over(self, cell: Cell, wrote: bool) -> None:
         """Let the running thread receive what earlier atomics released here, and release what it has fenced."""

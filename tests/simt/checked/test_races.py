@@ -411,20 +411,39 @@ def first_race_by_search(program: list[list[tuple]]) -> int | None:
         newest |= dict.fromkeys(((block, lane) for lane in lanes), n)
         for m, (other, _, _) in enumerate(run[:n]):
             both = {action, other}
-            if both <= set(ACCESSES) and both not in ({"read"}, {"update"}) and m not in known:
+            apart = both <= set(ACCESSES) and both not in ({"read"}, {"update"}) and m not in known
+            if apart and not acquired_here(run, m, n, known):
                 return n
     return None
+
+
+def acquired_here(run: list[tuple], m: int, n: int, known: set[int]) -> bool:
+    """Whether the atomic m released, and the thread of n has the latest atomic and knows of the fence before m.
+
+    What a barrier between that fence and m has told of the fence does not count: m came later.
+    """
+    updates = [i for i in range(n) if run[i][0] == "update"]
+    if run[m][0] != "update" or run[updates[-1]][1:] != run[n][1:]:
+        return False
+    fences = ("fence", "fence_block")
+    own = [i for i in range(m) if run[i][1] == run[m][1] and run[m][2] <= run[i][2]]
+    turns = [i for i in own if run[i][0] in (*fences, "join")]
+    if not turns or run[turns[-1]][0] == "join" or turns[-1] not in known:
+        return False
+    told = run[m][1] == run[n][1] and any(run[i][0] == "barrier" for i in own if i > turns[-1])
+    steps = [run[i] for i in range(updates[-1], n) if run[i][1] == run[n][1] and run[n][2] <= run[i][2]]
+    return not told or any(step[0] in (*fences, "join", "barrier") for step in steps)
 
 
 def released_to(run: list[tuple], block: int, lane: int, action: str) -> list[int]:
     """Return the fences that other threads' atomics have handed to a lane by its own atomics before."""
     found = []
     for n, (kind, b, lanes) in enumerate(run):
-        if kind != "signal" or b != block or lane not in lanes:
+        if kind not in ("signal", "update") or b != block or lane not in lanes:
             continue
         for m, (other, giver, giving) in enumerate(run[:n]):
             for f, (fence, fencer, fencing) in enumerate(run[:m]):
-                if other != "signal" or fence not in ("fence", "fence_block") or (fencer, fencing) != (giver, giving):
+                if other != kind or fence not in ("fence", "fence_block") or (fencer, fencing) != (giver, giving):
                     continue
                 if giver == block or (fence == "fence" and action != "fence_block"):
                     found.append(f)
@@ -497,3 +516,31 @@ def test_each_line_is_told_once_and_the_limit_holds() -> None:
     a = reals()
     found = collect_faults(neighbour, launch_shape(1, 64), (a,), limit=1)
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_the_last_block_may_reset_the_counter_that_told_it_so(fenced: bool) -> None:
+    """As NVIDIA's sample threadFenceReduction does it; without the fence everything about it is a race."""
+
+    @cuda.jit
+    def reduction(out, count):
+        last = cuda.shared.array(1, uint32)
+        if cuda.threadIdx.x == 0:
+            out[cuda.blockIdx.x] = 1
+            if fenced:
+                cuda.threadfence()
+            last[0] = cuda.atomic.inc(count, 0, cuda.gridDim.x)
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0 and last[0] == cuda.gridDim.x - 1:
+            total = 0
+            for i in range(cuda.gridDim.x):
+                total += out[i]
+            out[0] = total
+            count[0] = 0
+
+    for order in ("forward", "reverse", "random"):
+        out, count = np.zeros(4, np.int64), np.zeros(1, np.uint32)
+        found = collect_faults(reduction, launch_shape(4, 32, order=order), (out, count))
+        assert {fault.kind for fault in found} == (set() if fenced else {faults.RACE_BETWEEN_BLOCKS})
+        assert out[0] == 4
+        assert count[0] == 0
