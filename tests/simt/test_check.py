@@ -149,7 +149,7 @@ def test_each_fault_is_told_once_and_later_launches_run_unwatched(write, capsys:
 
 
 def test_float64_can_be_allowed(write, capsys: pytest.CaptureFixture) -> None:
-    text = "\n@cuda.jit\ndef half(x):\n    x[cuda.grid(1)] *= 0.5\n\nhalf[1, 4](np.zeros(4, np.float32))\n"
+    text = "\n@cuda.jit\ndef half(x):\n    x[cuda.grid(1)] *= 0.1\n\nhalf[1, 4](np.zeros(4, np.float32))\n"
     assert main(["check", write(text)]) == 1
     assert told(capsys.readouterr().out) == {("float64", 6)}
     assert main(["check", "--allow-float64", write(text)]) == 0

@@ -99,6 +99,21 @@ def _made(source: Source, casts: dict[Site, list[tuple[str, type]]], known: dict
     return made
 
 
+def narrowed(left: Any, right: Any, operate: Callable, single: np.float32) -> Any:
+    """Return what an operator gives whose result becomes float32 at once; ``single`` is the number on the right.
+
+    Numba's types make it float64, but the compiler computes it in float32, and exactly so: to round a sum, difference,
+    product or quotient of two float32 to float64 first changes nothing (Figueroa, "When is double rounding
+    innocuous?", 1995). So it is no float64 that creeps in.
+    """
+    return operate(left, single if type(left) is np.float32 else right)
+
+
+def narrowed_left(left: Any, right: Any, operate: Callable, single: np.float32) -> Any:
+    """Do what ``narrowed`` does, for a number on the left."""
+    return operate(single if type(right) is np.float32 else left, right)
+
+
 def stands_in(function: FunctionType) -> bool:
     """Whether a function stands for an instruction or for one of NVIDIA's: what it does, its caller's line does.
 
@@ -250,7 +265,8 @@ class Writer:
 
     def do_assign(self, node: ast.Assign) -> list[ast.stmt]:
         name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else None
-        value = self.expression(node.value, name)
+        stored = all(isinstance(target, ast.Subscript) for target in node.targets)
+        value = self.rounded_at_once(node.value) if stored else self.expression(node.value, name)
         if len(node.targets) > 1:
             kept = self.new("v")
             first = _at(ast.Assign([ast.Name(kept, ast.Store())], value), node)
@@ -303,7 +319,9 @@ class Writer:
         )
         parts = [_at(ast.Name(n, ast.Load()), node) for n in (keep, where)]
         old = self.call(node.target, accesses.load, *parts, self.place(node.target))
-        new = self.call(node, operate, old, self.expression(node.value))
+        single = self.single(node.op, node.value)
+        more = () if single is None else (self.constant(operate), self.constant(single))
+        new = self.call(node, operate if single is None else narrowed, old, self.expression(node.value), *more)
         return [
             ast.Assign([ast.Name(keep, ast.Store())], self.expression(node.target.value)),
             ast.Assign([ast.Name(where, ast.Store())], index),
@@ -404,6 +422,26 @@ class Writer:
     def of_slice(self, node: ast.Slice) -> ast.expr:
         bounds = [self.expression(b) if b else ast.Constant(None) for b in (node.lower, node.upper, node.step)]
         return self.call(node, slice, *bounds)
+
+    def rounded_at_once(self, node: ast.expr) -> ast.expr:
+        """Return an expression whose value is stored, or cast to float32, at once."""
+        if isinstance(node, ast.BinOp):
+            operate = self.constant(OPERATORS[type(node.op)])
+            left, right = self.expression(node.left), self.expression(node.right)
+            if (single := self.single(node.op, node.right)) is not None:
+                return self.call(node, narrowed, left, right, operate, self.constant(single))
+            if (single := self.single(node.op, node.left)) is not None:
+                return self.call(node, narrowed_left, left, right, operate, self.constant(single))
+        return self.expression(node)
+
+    def single(self, operation: ast.operator, node: ast.expr) -> np.float32 | None:
+        """Return a number that is known before the run as float32, if it is one exactly, for + - * /."""
+        known, value = self.folded(node)
+        if not known or not isinstance(operation, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+            return None
+        if not isinstance(value, (np.integer, np.floating)) or not np.isfinite(value) or np.float32(value) != value:
+            return None
+        return np.float32(value)
 
     def of_binop(self, node: ast.BinOp) -> ast.expr:
         return self.call(node, OPERATORS[type(node.op)], self.expression(node.left), self.expression(node.right))
@@ -506,6 +544,8 @@ class Writer:
         scalar = scalars.SCALARS.get(target)
         if scalar is None:
             raise unsupported(node, self.source.file, f"a cast to {target}", "use a type of numbers")
+        if scalar is np.float32 and len(node.args) == 1:
+            return self.call(node, scalars.convert, self.rounded_at_once(node.args[0]), self.constant(scalar))
         return self.call(node, scalars.convert, *self.arguments(node), self.constant(scalar))
 
     def call_vector(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:

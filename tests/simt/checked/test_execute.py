@@ -181,7 +181,7 @@ def test_a_launch_that_is_refused_changes_nothing() -> None:
 
 def widens(out, x):
     i = cuda.grid(1)
-    out[i] = x[i] * 0.25
+    out[i] = x[i] * 0.1
 
 
 def races(out, x):
@@ -218,3 +218,27 @@ def test_threads_that_run_kernels_at_once() -> None:
         sys.setswitchinterval(switching)
     for kernel, wanted in kinds.items():
         assert found[kernel] == [(kind, kernel.__name__) for kind in wanted] * 8
+
+
+def test_float64_that_the_compiler_narrows_is_none() -> None:
+    """A number beside a float32 whose result is stored, or cast, at once: no instruction of it is float64."""
+
+    def narrowed(out: Any, x: Any) -> None:
+        i = cuda.threadIdx.x
+        out[i] = (x[i] + x[i]) / 3
+        out[i] += 1
+        out[i] = float32(2 * x[i]) - 0.5
+
+    def kept(out: Any, x: Any) -> None:
+        i = cuda.threadIdx.x
+        out[i] = x[i] * 2 + x[i]
+
+    def inexact(out: Any, x: Any) -> None:
+        out[cuda.threadIdx.x] = x[cuda.threadIdx.x] * 0.1
+
+    x, out = np.full(4, 0.75, np.float32), np.zeros(4, np.float32)
+    assert collect_faults(narrowed, launch_shape(1, 4), (out, x)) == []
+    assert out.tolist() == [1.0] * 4
+    for kernel in (kept, inexact):
+        (fault,) = collect_faults(kernel, launch_shape(1, 4), (out, x))
+        assert fault.kind == faults.FLOAT64
