@@ -306,6 +306,8 @@ def test_as_a_command_errors_go_to_stderr() -> None:
 def test_a_fault_is_told_before_its_launch_has_ended(write) -> None:
     """A Ctrl-C in a long launch loses nothing of what was found."""
     path = write("""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 @cuda.jit
 def kernel(x):
     if cuda.blockIdx.x == 0:
@@ -318,7 +320,7 @@ kernel[1, 1](np.zeros(1))
     command = [sys.executable, "-m", "nanoeuler.simt", "check", path]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline().startswith("out of bounds in kernel kernel, script.py:7: ")
+    assert process.stdout.readline().startswith("out of bounds in kernel kernel, script.py:9: ")
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130

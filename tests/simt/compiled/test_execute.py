@@ -714,6 +714,7 @@ def run_script(folder: Path, size: int, cache: Path) -> list[str]:
 
 
 LONG = """
+import signal
 import numpy as np
 from nanoeuler import simt
 
@@ -721,6 +722,7 @@ def kernel(x):
     for i in range(1000000):
         x[0] += i * 0.5
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as from a terminal: a job in the background ignores it
 simt.run(kernel, 1, 1, (np.zeros(1),))
 print("compiled", flush=True)
 simt.run(kernel, 1000000, 1, (np.zeros(1),))
