@@ -93,6 +93,8 @@ def _parse(arguments: list[str]) -> Any:
 
 
 def at_least(lowest: int) -> Callable[[str], int]:
+    """Return what reads an option: an integer from ``lowest`` on."""
+
     def integer(text: str) -> int:
         if int(text) < lowest:
             raise ValueError
@@ -244,6 +246,7 @@ def _processor() -> str:
 
 
 def version_of(package: str) -> str | None:
+    """Return the version of a package that is installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -313,6 +316,7 @@ def _profile_table(profile: list[Result]) -> Table:
 
 
 def milliseconds(seconds: float) -> str:
+    """Return a duration as people read it: ms, or s where it is long."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{1000 * seconds:.{0 if seconds >= 0.1 else 1}f} ms"

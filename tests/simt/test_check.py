@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.simt.__main__ import main
@@ -261,14 +262,9 @@ def test_the_compiled_executor(write, capsys: pytest.CaptureFixture) -> None:
 
 
 def test_the_ptx_executor_runs_what_numba_cuda_compiles(capsys: pytest.CaptureFixture) -> None:
-    pytest.importorskip("numba_cuda", reason="needs numba-cuda and NVVM: python -m pip install -e '.[gpu,compile]'")
+    need_toolkit()
     for script in ("monte_carlo", "matrix_multiply"):
-        try:
-            assert main(["check", "--executor", "ptx", str(SCRIPTS / f"{script}.py")]) == 0
-        except UserError as error:
-            if "NVVM" in str(error):
-                pytest.skip(str(error))
-            raise
+        assert main(["check", "--executor", "ptx", str(SCRIPTS / f"{script}.py")]) == 0
         assert capsys.readouterr().out.startswith(GOOD[script][0])
 
 
@@ -318,11 +314,14 @@ def kernel(x):
 kernel[1, 1](np.zeros(1))
 """)
     command = [sys.executable, "-m", "nanoeuler.simt", "check", path]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("out of bounds in kernel kernel, script.py:9: ")
-    process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("out of bounds in kernel kernel, script.py:9: ")
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "interrupted: this is what was found so far" in rest
     assert "1 fault: out of bounds 1" in rest

@@ -7,6 +7,7 @@ import typing
 
 import numpy as np
 import pytest
+from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt import UnsupportedError, cuda, names
@@ -555,7 +556,7 @@ def test_without_numba_cuda_the_stand_in_serves_alone(monkeypatch: pytest.Monkey
 
 
 def test_ptx_is_that_of_numba_cuda() -> None:
-    pytest.importorskip("numba_cuda", reason="needs numba-cuda: pip install numba-cuda")
+    need_toolkit()
 
     @cuda.jit(device=True)
     def inner(x, i):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from simt.kernels.toolkit import need_toolkit
 
 PAGE = Path(__file__).parents[2] / "nanoeuler" / "simt" / "README.md"
 
@@ -19,14 +19,7 @@ def block(language: str, containing: str) -> str:
 
 
 def test_examples_print_what_the_page_says() -> None:
-    pytest.importorskip(
-        "numba_cuda", reason="the page also runs PTX and the judge: python -m pip install -e '.[gpu,compile]'"
-    )
-    nvvm = pytest.importorskip("numba.cuda.cudadrv.nvvm")
-    try:
-        nvvm.NVVM()
-    except Exception as error:  # whatever of the toolkit is not there
-        pytest.skip(f"the page also runs PTX and the judge: python -m pip install -e '.[gpu,compile]' ({error})")
+    need_toolkit()
     failed, tried = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
     assert tried > 20
     assert failed == 0

@@ -145,8 +145,10 @@ def _compiler(name: str, function: Callable) -> Callable:
     """Return one of numba-cuda's compilers that takes kernels made with the stand-in, and needs no GPU at hand."""
 
     def compile_kernel(pyfunc: Any, *args: Any, **options: Any) -> Any:
-        from nanoeuler.simt.toolchain import device_at_hand
+        from nanoeuler.simt.toolchain import device_at_hand, require_toolkit
 
+        with genuine():
+            require_toolkit()
         options["cc"] = options.get("cc") or Device.compute_capability
         with genuine(), device_at_hand(options["cc"]):
             return function(genuine_function(getattr(pyfunc, "py_func", pyfunc)), *args, **options)

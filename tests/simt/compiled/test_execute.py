@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba import complex64, cuda, float32, float64, int8, int32, int64, types, uint32, uint64
+from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
 from nanoeuler.errors import UserError
@@ -284,7 +285,7 @@ EDGES += [-(2.0**31) - 1, 2.0**63, 2.0**64, -(2.0**63), 1e30, -1e30, np.nan, np.
 @pytest.mark.parametrize("source", [np.float16, np.float32, np.float64])
 def test_conversions_are_those_of_the_gpu(source: Any) -> None:
     """Every integer type, by a cast and by a store, against what NVIDIA's compiler makes of the same kernel."""
-    pytest.importorskip("numba_cuda", reason="needs numba-cuda: python -m pip install -e '.[gpu,compile]'")
+    need_toolkit()
 
     def kernel(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, wide: Any, x: Any) -> None:
         i = cuda.threadIdx.x
@@ -733,11 +734,15 @@ simt.run(kernel, 1000000, 1, (np.zeros(1),))
 def test_ctrl_c_ends_a_long_launch(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(LONG)
-    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "compiled\n"
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, script], text=True, **pipes) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "compiled\n"
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert "KeyboardInterrupt" in error
 
 

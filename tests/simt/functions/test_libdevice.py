@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
 from nanoeuler.simt import source
@@ -279,6 +280,7 @@ def test_compiled_as_in_python(name: str) -> None:
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_as_nvidias(name: str) -> None:
     """NVIDIA's own code, run as PTX, gives the same: to the bit where there is one right result."""
+    need_toolkit()
     fails = NVIDIA_FAILS.get(name)
     with np.errstate(all="ignore"):
         arguments = [row for row in rows(name) if fails is None or not fails(*row)]
