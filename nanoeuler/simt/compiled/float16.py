@@ -83,8 +83,8 @@ def _from_integer(context: Any, builder: Any, source: Any, target: Any, value: A
 def _in_float16(operation: Any) -> None:
     """Let ``operation`` on two float16 give a float16."""
 
-    @overload(operation, target="cpu")  # before what Numba has for all targets, which is float32
-    def typed(a, b):  # type: ignore[no-untyped-def]
+    @overload(operation, target="cpu", strict=False)  # before what Numba has for all targets, which is float32
+    def typed(a: Any, b: Any) -> Any:
         if a == types.float16 and b == types.float16:
             return lambda a, b: types.float16(operation(types.float32(a), types.float32(b)))
 

@@ -370,7 +370,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """An index of CUDA, or an attribute like any other."""
-        return self.index(node) or self.generic_visit(node)  # type: ignore[return-value]
+        rewritten: Any = self.index(node) or self.generic_visit(node)
+        return rewritten
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """As for an attribute: ``from numba.cuda import laneid``."""
