@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("numba", reason="kernels are written with numba: python -m pip install -e '.[gpu]'")
 
 from rich.console import Console
+from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import cpu
 from nanoeuler.bench import simt as bench
@@ -21,19 +22,10 @@ from nanoeuler.bench.__main__ import main
 from nanoeuler.bench.simt_workloads import Shape, TinyTransformer, launcher
 from nanoeuler.cpu.attention import attention_definition
 from nanoeuler.errors import UserError
-from nanoeuler.simt.toolchain import require_toolkit
 
 SMALL = Shape(B=2, T=5, C=12, H=3, F=10, V=7)  # fills no tile and no block
 LONG = Shape(B=1, T=18, C=8, H=2, F=9, V=6)  # two blocks of queries
 compiled = launcher("compiled")
-
-
-def needs_toolkit() -> None:
-    """Skip the test where there is no compiler for PTX."""
-    try:
-        require_toolkit()
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 # The workloads.
@@ -118,7 +110,7 @@ def test_loss_falls() -> None:
 def test_executors_agree(executor: str, shape: Shape) -> None:
     """Losses and gradients are the same in all; the checked executor finds nothing to complain of."""
     if executor == "ptx":
-        needs_toolkit()
+        need_toolkit()
     ours, other = TinyTransformer(shape), TinyTransformer(shape)
     for model, launch in ((ours, compiled), (other, launcher(executor))):
         model.forward(launch)
@@ -154,7 +146,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_quick")
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The report has every executor's times, and the table shows them."""
-    needs_toolkit()
+    need_toolkit()
     file = tmp_path / "simt.json"
     main(["simt", "--workloads", "product", "--steps", "4", "--json", str(file)])
     report = json.loads(file.read_text())

@@ -17,6 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from simt.kernels import correct, faulty
 from simt.kernels.cases import Case, CorrectKernel, FaultyKernel, assert_results
+from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
 from nanoeuler.errors import UserError
@@ -36,7 +37,7 @@ def named(kernels: list[Any]) -> Any:
 def run(kernel: Any, case: Case, executor: str, order: str = "forward", seed: int = 0) -> None:
     """Run a case; skip where the executor has not what it needs."""
     if executor == "ptx":
-        needs_toolkit()
+        need_toolkit()
     simt.run(
         kernel,
         case.grid,
@@ -47,14 +48,6 @@ def run(kernel: Any, case: Case, executor: str, order: str = "forward", seed: in
         order=order,
         seed=seed,
     )
-
-
-def needs_toolkit() -> None:
-    """Skip the test where there is no compiler for PTX."""
-    try:
-        require_toolkit()
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 def middle(kernel: CorrectKernel, executor: str) -> int:
@@ -216,7 +209,7 @@ def test_compiled_finds(kernel: FaultyKernel) -> None:
 @finds("ptx")
 def test_ptx_finds(kernel: FaultyKernel) -> None:
     """So does the PTX executor."""
-    needs_toolkit()
+    need_toolkit()
     assert_right(kernel, faults_of(kernel, "ptx")[0])
 
 
