@@ -4,6 +4,7 @@ COMMANDS = {
     "train": "train a model, or go on with a run",
     "generate": "text from a trained model",
     "plan": "parameters, arithmetic and memory of a run, before it starts",
+    "doctor": "what this machine has, what is wrong with it, and what mends it",
     "gradcheck": "every gradient against central differences",
     "bench": "our training step beside PyTorch's",
     "curves": "several runs in one picture",

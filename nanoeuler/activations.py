@@ -14,16 +14,15 @@ Purpose = Literal["training", "evaluation", "generation"]
 
 
 def layer_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
-    """Return what one layer computes, all of which its backward reads."""
+    """Return what one layer computes, all of which its backward reads, but for the statistics."""
     C, H, K, D, F = config.hidden_dim, config.num_heads, config.kv_heads, config.head_dim, config.ff_dim
     N = B * T
     shapes: Shapes = {
-        **norm_shapes(config, "attention_norm", N),
+        "attention_norm": (N, C),
         "qkv": (N, (H + 2 * K) * D),
-        "lse": (B, H, T),
         "attention": (N, H * D),
         "middle": (N, C),  # the residual stream between attention and feed-forward
-        **norm_shapes(config, "mlp_norm", N),
+        "mlp_norm": (N, C),
         "up": (N, 2 * F if config.activation == "swiglu" else F),
         "activated": (N, F),
         "out": (N, C),  # the residual stream after the layer
@@ -31,11 +30,25 @@ def layer_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
     return shapes
 
 
-def norm_shapes(config: ModelConfig, name: str, N: int) -> Shapes:
-    """Return a norm's output and what its backward needs: rstd, and the mean for layernorm."""
-    shapes: Shapes = {name: (N, config.hidden_dim), f"{name}.rstd": (N,)}
+def norm_statistics(config: ModelConfig, name: str, N: int) -> Shapes:
+    """Return what a norm's backward needs besides its input: rstd, and the mean for layernorm."""
+    shapes: Shapes = {f"{name}.rstd": (N,)}
     if config.norm == "layernorm":
         shapes[f"{name}.mean"] = (N,)
+    return shapes
+
+
+def statistic_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose = "training") -> Shapes:
+    """Return every array of one number for a row: losses, statistics of the norms, log-sum-exps of the attention.
+
+    They stay float32 where activations are shorter. Layers as in :func:`arena_shapes`.
+    """
+    N, layers = B * T, config.num_layers if purpose == "training" else 1
+    shapes: Shapes = {"losses": (N,), **norm_statistics(config, "final_norm", N)}
+    for name in (f"layers.{layer}." for layer in range(layers)):
+        shapes |= norm_statistics(config, name + "attention_norm", N)
+        shapes |= norm_statistics(config, name + "mlp_norm", N)
+        shapes[name + "lse"] = (B, config.num_heads, T)
     return shapes
 
 
@@ -45,9 +58,8 @@ def trunk_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose) -> Shape
     shapes: Shapes = {
         "embedded": (N, C),
         "branch": (N, C),  # what attention or feed-forward adds to the residual stream
-        **norm_shapes(config, "final_norm", N),
+        "final_norm": (N, C),
         "logits": (B if purpose == "generation" else N, config.vocabulary),
-        "losses": (N,),
     }
     if purpose == "training" and config.num_prediction_heads > 1:
         shapes["prediction"] = (N, C)
@@ -64,7 +76,7 @@ def gradient_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
 
 
 def arena_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose = "training") -> Shapes:
-    """Return every array of the arena by name.
+    """Return every array of the arena by name, but for the statistics.
 
     In training each layer has its own arrays, since the backward comes back to them; otherwise all layers write to
     the same ones, whose names start with ``layers.0.``. Generation has logits of each sequence's last token only.

@@ -32,6 +32,7 @@ from nanoeuler.config import Config, config_from_dict
 from nanoeuler.errors import UserError
 from nanoeuler.huggingface import fill_weights, read_model_config, to_huggingface
 from nanoeuler.parameters import flat_size, named_views, parameter_shapes
+from nanoeuler.precision import storage
 from nanoeuler.tokenizer import Tokenizer, load_tokenizer
 
 MODEL_CONFIG, WEIGHTS, MOMENTS = "config.json", "model.safetensors", "optimizer.safetensors"
@@ -291,7 +292,7 @@ def _check_model(path: Path, config: Config) -> None:
 def _read_weights(file: Path, config: Config) -> np.ndarray:
     """Return the weights as one flat buffer; besides it only one tensor is in memory at a time."""
     shapes = parameter_shapes(config.model)
-    weights = np.zeros(flat_size(shapes), config.training.dtype)
+    weights = np.zeros(flat_size(shapes), storage(config.training.dtype).master)
     with _blaming(file), safe_open(file, framework="numpy") as tensors:
         fill_weights(config.model, named_views(weights, shapes), tensors.keys(), tensors.get_tensor)
     return weights

@@ -155,7 +155,8 @@ class TrainingConfig(Section):
                              "deviations above its recent mean; 0 never")  # fmt: skip
     outlier_window: Annotated[int, Field(ge=8)] = Field(128, description="steps that mean and deviation are over")
     seed: int = Field(1337, ge=0, lt=2**64, description="decides initial weights, batches and dropout")
-    dtype: Literal["float32", "float64"] = Field("float32", description="of weights and arithmetic")
+    dtype: Literal["float32", "float64", "tf32", "bf16"] = Field("float32", description="of weights and arithmetic; "
+                             "float64 on a CPU only, tf32 and bf16 on a GPU only")  # fmt: skip
     workers: Count = Field(0, le=1024, description="threads that share the work on a CPU; 0 is one per core")
     pieces: Count = Field(0, description="parts a micro-batch is cut into for the workers; 0 chooses by size")
     eval_interval: Count = Field(250, description="steps between evaluations; 0 only at the end")

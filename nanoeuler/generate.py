@@ -12,7 +12,7 @@ from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Parser
 from nanoeuler.console import visible
 from nanoeuler.corpus import check_vocabulary
-from nanoeuler.device import op_table
+from nanoeuler.device import HELP, op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.model import Transformer
 from nanoeuler.sampling import Sampling, generate, sample_prompt
@@ -33,7 +33,9 @@ def main(arguments: list[str]) -> int:
     check_vocabulary(prompt, config.vocabulary)
     if prompt.size == 0:
         raise UserError("the prompt is empty: give at least one character with --prompt")
-    model = Transformer(config, ops, checkpoint.weights, 1, config.max_seq_len, "generation")
+    weights = ops.empty(checkpoint.weights.size, checkpoint.weights.dtype)
+    ops.from_numpy(weights, checkpoint.weights)
+    model = Transformer(config, ops, weights, 1, config.max_seq_len, "generation")
     for sample in range(options.samples):
         if sample > 0:
             print("\n" + "-" * 40)
@@ -79,7 +81,7 @@ def _parser() -> Parser:
         "--repetition-penalty", type=_number(float, 0.01), default=1.0, help="above 1 disfavours used tokens [1]"
     )
     parser.add_argument("--seed", type=_number(int, 0), default=0, help="the same seed gives the same text [0]")
-    parser.add_argument("--device", default="cpu", help="cpu [cpu]")
+    parser.add_argument("--device", default="cpu", help=HELP)
     return parser
 
 

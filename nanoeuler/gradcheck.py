@@ -1,7 +1,8 @@
 """Gradient check: every hand-written backward, held against a derivative taken with the forward alone.
 
 ``python -m nanoeuler.gradcheck`` checks, in float64, each op and then the whole model of both presets. What is
-checked is a table of data, :data:`OP_CHECKS` and :data:`MODEL_CHECKS`, so that any op table can be held against it.
+checked is a table of data, :data:`OP_CHECKS` and :data:`MODEL_CHECKS`, so that any op table can be held against it:
+``--device sim`` and ``--device gpu`` check the kernels' float32 gradients against the same derivatives.
 
 **The derivative** of a scalar L along a direction u is taken with the central difference of fourth order
 (Abramowitz & Stegun 1964, 25.3.6, page 883)::
@@ -41,12 +42,14 @@ from rich.table import Table
 import nanoeuler.cpu
 from nanoeuler.config import ModelConfig, Parser
 from nanoeuler.cpu.rope import rope_tables
+from nanoeuler.device import op_table
 from nanoeuler.errors import UserError, nearest, run_command
 from nanoeuler.model import Dropout, Transformer
 from nanoeuler.parameters import Shapes, initial_weights, named_views, parameter_shapes
 
-#: Largest relative error of a right gradient.
-LIMIT = 1e-6
+#: Largest relative error of a right gradient; of one computed in float32, relative to its tensor's largest element.
+LIMIT, LIMIT_FLOAT32 = 1e-6, 1e-4
+LIMITS = {np.dtype(np.float64): LIMIT, np.dtype(np.float32): LIMIT_FLOAT32}
 #: Step of the differences.
 STEP = 3e-4
 #: An element is judged relative to at least this share of its tensor's largest, and to at least this much.
@@ -66,6 +69,7 @@ class OpCheck:
     parameters: Shapes = field(default_factory=dict)  # their gradient d<name> is added to
     constants: dict[str, Any] = field(default_factory=dict)  # everything else that the op is given
     aliases: tuple[tuple[str, str], ...] = ()  # (written, read) that may be one array
+    shared: tuple[tuple[str, str], ...] = ()  # (gradient, which the backward writes once for both)
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,12 @@ class Row:
     tensor: str
     shape: tuple[int, ...]
     error: float
+    limit: float = LIMIT
 
     @property
     def passed(self) -> bool:
         """Whether the error is below the limit, which NaN is not."""
-        return self.error < LIMIT
+        return self.error < self.limit
 
 
 def _rope(T: int, D: int) -> dict[str, np.ndarray]:
@@ -96,9 +101,12 @@ def _attention(case: str, B: int, T: int, S: int, H: int, K: int, D: int) -> OpC
 _TOKENS = np.array([[3, 0, 3, 6], [6, 3, 1, 3]], np.int32)
 _TARGETS = np.array([2, -1, 0, 6, -1, 2], np.int32)
 _X = np.random.default_rng(1).standard_normal((5, 7))
+_DLOSS = np.array([0.3])
 _NO_BIAS = {"bias": None, "dbias": None}
 _DX_IN_PLACE = (("dx", "dout"),)
 _IN_PLACE = (("out", "x"), ("dx", "dout"))
+_TOTAL_IN_PLACE = (("total", "x"), ("dx", "dtotal"), ("dx", "dout"))
+_ONE_DX = (("dbranch", "dx"),)
 _DLOGITS_IN_PLACE = (("dlogits", "logits"),)
 
 OP_CHECKS = (
@@ -118,6 +126,12 @@ OP_CHECKS = (
             {"weight": (6,)}, {"eps": 0.1, **_NO_BIAS}),
     OpCheck("residual", "", {"out": (5, 3)}, {"x": (5, 3), "branch": (5, 3)},
             aliases=(*_IN_PLACE, ("out", "branch"), ("dbranch", "dout"))),
+    OpCheck("residual_rmsnorm", "", {"out": (5, 7), "total": (5, 7), "rstd": (5,)}, {"x": (5, 7), "branch": (5, 7)},
+            {"weight": (7,)}, {"eps": 0.1}, _TOTAL_IN_PLACE, _ONE_DX),
+    OpCheck("residual_layernorm", "bias", {"out": (5, 7), "total": (5, 7), "mean": (5,), "rstd": (5,)},
+            {"x": (5, 7), "branch": (5, 7)}, {"weight": (7,), "bias": (7,)}, {"eps": 0.1}, _TOTAL_IN_PLACE, _ONE_DX),
+    OpCheck("residual_layernorm", "no bias, one row", {"out": (1, 6), "total": (1, 6), "mean": (1,), "rstd": (1,)},
+            {"x": (1, 6), "branch": (1, 6)}, {"weight": (6,)}, {"eps": 0.1, **_NO_BIAS}, shared=_ONE_DX),
     OpCheck("rope", "", {"out": (2, 5, 3, 6)}, {"x": (2, 5, 3, 6)}, {}, _rope(5, 6), _IN_PLACE),
     OpCheck("rope", "one pair", {"out": (1, 1, 1, 2)}, {"x": (1, 1, 1, 2)}, {}, _rope(1, 2)),
     _attention("grouped queries", B=2, T=5, S=5, H=6, K=2, D=3),
@@ -126,13 +140,14 @@ OP_CHECKS = (
     _attention("one token", B=3, T=1, S=1, H=2, K=1, D=3),
     _attention("two blocks of queries", B=1, T=67, S=67, H=1, K=1, D=1),
     OpCheck("swiglu", "", {"out": (5, 3)}, {"gate_up": (5, 6)}, aliases=(("dgate_up", "gate_up"),)),
-    OpCheck("gelu", "", {"out": (5, 7)}, {"x": (5, 7)}, aliases=(*_DX_IN_PLACE, ("dx", "x"))),
+    OpCheck("gelu", "", {"out": (5, 7)}, {"x": (5, 7)}, {}, _NO_BIAS, (*_DX_IN_PLACE, ("dx", "x"))),
+    OpCheck("gelu", "bias", {"out": (5, 7)}, {"x": (5, 7)}, {"bias": (7,)}, aliases=(*_DX_IN_PLACE, ("dx", "x"))),
     OpCheck("cross_entropy", "some ignored", {"losses": (6,)}, {"logits": (6, 7)}, {},
-            {"targets": _TARGETS, "dloss": 0.3}, _DLOGITS_IN_PLACE),
+            {"targets": _TARGETS, "dloss": _DLOSS}, _DLOGITS_IN_PLACE),
     OpCheck("cross_entropy", "all ignored", {"losses": (6,)}, {"logits": (6, 7)}, {},
-            {"targets": np.full(6, -1, np.int32), "dloss": 0.3}, _DLOGITS_IN_PLACE),
+            {"targets": np.full(6, -1, np.int32), "dloss": _DLOSS}, _DLOGITS_IN_PLACE),
     OpCheck("dropout", "", {"out": (7, 5)}, {"x": (7, 5)}, {},
-            {"rate": 0.3, "seed": 5, "stream": 2**40 + 1, "start": 3}, _IN_PLACE),
+            {"rate": 0.3, "seed": 2**40 + 5, "site": 7, "micro_batch": np.array([2**33]), "start": 3}, _IN_PLACE),
 )  # fmt: skip
 
 _SMALL = {"vocab_size": 11, "max_seq_len": 6, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "hidden_dim": 16,
@@ -163,64 +178,80 @@ def relative_error(analytic: np.ndarray, numeric: np.ndarray, floor: float) -> f
     return float((np.abs(analytic - numeric) / scale).max())
 
 
-def check_op(check: OpCheck, ops: Any) -> list[Row]:
+def check_op(check: OpCheck, ops: Any, dtype: Any = np.float64) -> list[Row]:
     """Check the gradient of every input and parameter of an op, and its aliases.
+
+    The differences are taken with the NumPy op in float64.
 
     Args:
         check: the op and its shapes.
-        ops: the op table.
+        ops: the op table whose gradients are checked.
+        dtype: in which it computes.
     """
     random = np.random.default_rng(0)
     shapes = check.inputs | check.parameters
     values = {name: random.standard_normal(shape) for name, shape in shapes.items()}
     output, shape = next(iter(check.outputs.items()))
-    dout = check.constants.get("dloss", random.standard_normal(shape))  # the loss weighs all rows alike
+    incoming = {output: check.constants.get("dloss", random.standard_normal(shape))}  # the loss weighs all rows alike
+    backward = getattr(ops, check.op + "_backward")
+    for name in list(check.outputs)[1:]:
+        if "d" + name in _parameter_names(backward):  # what is also passed on has a gradient of its own
+            incoming[name] = random.standard_normal(check.outputs[name])
     start = {"d" + name: random.standard_normal(shape) for name, shape in check.parameters.items()}
 
-    def run(backward: bool, alias: tuple[str, str] | None = None) -> dict[str, np.ndarray]:
+    def run(table: Any, dtype: Any, backward: bool, alias: tuple[str, str] | None = None) -> dict[str, np.ndarray]:
         written = {"d" + name: np.full(shape, np.nan) for name, shape in check.inputs.items()}
         written |= {name: np.full(shape, np.nan) for name, shape in check.outputs.items()}
-        host = {**written, **start, "dout": dout, **values, **check.constants}
-        a = {name: _upload(ops, value) for name, value in host.items()}
+        gradients = {("dout" if name == output else "d" + name): value for name, value in incoming.items()}
+        host = {**written, **start, **gradients, **values, **check.constants}
+        a = {name: _upload(table, value, dtype) for name, value in host.items()}
         if alias:
             a[alias[0]] = a[alias[1]]
-        _call(getattr(ops, check.op + "_forward"), a)
+        _call(getattr(table, check.op + "_forward"), a)
         if backward:
-            _call(getattr(ops, check.op + "_backward"), a)
-        return {name: ops.to_numpy(a[name]) for name in (*written, *start)}
+            _call(getattr(table, check.op + "_backward"), a)
+        for gradient, source in check.shared:
+            a[gradient] = a[source]
+        return {name: table.to_numpy(a[name]) for name in (*written, *start)}
 
     def slope(x: np.ndarray, i: tuple[int, ...]) -> float:
         def moved(step: float) -> np.ndarray:
             old, x[i] = x[i], x[i] + step
-            out = run(backward=False)[output]
+            out = run(nanoeuler.cpu, np.float64, backward=False)
             x[i] = old
-            return out
+            return np.concatenate([(out[name] * weight).reshape(-1) for name, weight in incoming.items()])
 
-        return float((dout * derivative(moved)).sum())  # of the outputs first: their sum would round more
+        return float(derivative(moved).sum())  # of the outputs first: their sum would round more
 
     gradients = ["d" + name for name in values]
     expected = {
         "d" + name: np.reshape([slope(x, i) for i in np.ndindex(x.shape)], x.shape) for name, x in values.items()
     }
-    expected[output] = run(backward=False)[output]
+    expected |= {name: run(nanoeuler.cpu, np.float64, backward=False)[name] for name in check.outputs}
     rows = []
     for alias in (None, *check.aliases):
-        got = run(backward=True, alias=alias)
+        got = run(ops, dtype, backward=True, alias=alias)
         note = f" ({alias[0]} is {alias[1]})" if alias else ""
-        for name in [output] if alias and alias[0] == output else gradients:
+        for name in [alias[0]] if alias and alias[0] in check.outputs else gradients:
             floor = FLOOR_SHARE * float(np.abs(expected[name]).max())
+            if dtype != np.float64:
+                floor = float(np.abs(expected[name]).max())
             error = relative_error(got[name] - start.get(name, 0), expected[name], floor)
-            rows.append(Row(", ".join(filter(None, (check.op, check.case))), name + note, expected[name].shape, error))
+            where = ", ".join(filter(None, (check.op, check.case)))
+            rows.append(Row(where, name + note, expected[name].shape, error, LIMITS[np.dtype(dtype)]))
     return rows
 
 
-def check_model(name: str, config: ModelConfig, ops: Any) -> list[Row]:
+def check_model(name: str, config: ModelConfig, ops: Any, dtype: Any = np.float64) -> list[Row]:
     """Check the gradient of every parameter of a model, with some targets ignored.
+
+    The differences are taken with the NumPy ops in float64.
 
     Args:
         name: what the rows call the model.
         config: a small model.
-        ops: the op table.
+        ops: the op table whose gradients are checked.
+        dtype: in which it computes.
     """
     random = np.random.default_rng(0)
     B, T, heads = 2, config.max_seq_len - 1, config.num_prediction_heads
@@ -231,39 +262,51 @@ def check_model(name: str, config: ModelConfig, ops: Any) -> list[Row]:
     host = initial_weights(config, 0, np.float64)
     host += 0.3 * random.standard_normal(host.size)  # norms and biases too: at 1 and 0 they hide faults
     start = random.standard_normal(host.size)
-    weights, gradients = _upload(ops, host), _upload(ops, start)
-    model = Transformer(config, _with_nan(ops), weights, B, T)
 
-    def loss() -> float:
-        views, dropout = named_views(gradients, shapes), Dropout(seed=3, micro_batch=7)
-        losses = model.loss_and_gradients(views, _upload(ops, inputs), _upload(ops, targets), list(dloss), dropout)
-        return float(np.dot(losses, dloss))
+    def run(table: Any, dtype: Any) -> tuple[Callable[[], np.ndarray], Any, Any]:
+        """Return what gives the heads' losses of the weights as they are now, the weights and the gradients."""
+        weights, gradients = _upload(table, host, dtype), _upload(table, start, dtype)
+        model = Transformer(config, _with_nan(table), weights, B, T)
+        given = [_upload(table, x, dtype) for x in (inputs, targets, dloss)]
+        views, losses = named_views(gradients, shapes), table.empty(heads, dtype)
+        dropout = Dropout(3, _upload(table, np.array([7]), dtype))
+
+        def heads_losses() -> np.ndarray:
+            table.fill(losses, 0)
+            model.loss_and_gradients(views, losses, *given, dropout)
+            return table.to_numpy(losses)
+
+        return heads_losses, weights, gradients
+
+    losses, weights, _ = run(nanoeuler.cpu, np.float64)
 
     def slope(at: slice, direction: np.ndarray) -> float:
         def moved(step: float) -> float:
             weights[at] = host[at] + step * direction
-            value = loss()
+            value = float(losses() @ dloss)
             weights[at] = host[at]
             return value
 
         return float(derivative(moved))
 
-    loss()
-    analytic = named_views(ops.to_numpy(gradients) - start, shapes)
+    checked, _, gradients = run(ops, dtype)
+    checked()
+    analytic = named_views(ops.to_numpy(gradients).astype(np.float64) - start, shapes)
     places = named_views(np.arange(host.size), shapes)
     rows = []
     for tensor, gradient in analytic.items():
         g, first = gradient.reshape(-1), int(places[tensor].flat[0])
+        largest = float(np.abs(g).max())
         elements = [int(np.abs(g).argmax()), *random.integers(0, g.size, ELEMENTS - 1)]
         single = [slope(slice(first + i, first + i + 1), np.ones(1)) for i in elements]
         directions = random.standard_normal((DIRECTIONS, g.size)) / math.sqrt(g.size)
         along = [slope(slice(first, first + g.size), u) for u in directions]
         deviation = float(np.linalg.norm(g)) / math.sqrt(g.size)  # of g · u over all directions u
         errors = (
-            relative_error(g[elements], np.array(single), FLOOR_SHARE * float(np.abs(g).max())),
+            relative_error(g[elements], np.array(single), FLOOR_SHARE * largest if dtype == np.float64 else largest),
             relative_error(directions @ g, np.array(along), deviation),
         )
-        rows.append(Row(name, tensor, gradient.shape, float(np.max(errors))))
+        rows.append(Row(name, tensor, gradient.shape, float(np.max(errors)), LIMITS[np.dtype(dtype)]))
     return rows
 
 
@@ -277,12 +320,13 @@ def _parameter_names(op: Callable[..., None]) -> tuple[str, ...]:
     return tuple(signature(op).parameters)
 
 
-def _upload(ops: Any, value: Any) -> Any:
-    """Return a copy of an array in the op table's memory; a scalar or None as it is."""
+def _upload(ops: Any, value: Any, dtype: Any) -> Any:
+    """Return a copy of an array in the op table's memory, floats as ``dtype``; a scalar or None as it is."""
     if not isinstance(value, np.ndarray):
         return value
-    copy = ops.empty(value.size, value.dtype).reshape(value.shape)
-    copy[...] = value
+    kind = dtype if value.dtype.kind == "f" else value.dtype
+    copy = ops.empty(value.size, kind).reshape(value.shape)
+    ops.from_numpy(copy, value.astype(kind))
     return copy
 
 
@@ -291,7 +335,8 @@ def _with_nan(ops: Any) -> SimpleNamespace:
 
     def empty(size: int, dtype: Any) -> Any:
         array = ops.empty(size, dtype)
-        ops.fill(array, math.nan)
+        if np.dtype(dtype).kind == "f":
+            ops.fill(array, math.nan)
         return array
 
     return SimpleNamespace(**{**vars(ops), "empty": empty})
@@ -320,18 +365,22 @@ def main(arguments: list[str]) -> int:
     names = [*dict.fromkeys(check.op for check in OP_CHECKS), "model"]
     parser = Parser(prog="python -m nanoeuler.gradcheck", description="Check every hand-written gradient.")
     parser.add_argument("--op", metavar="NAME", help=f"check only one of {', '.join(names)}")
-    chosen = parser.parse_args(arguments).op
+    parser.add_argument("--device", default="cpu", help="whose gradients: cpu, gpu or sim [cpu]")
+    options = parser.parse_args(arguments)
+    chosen = options.op
     if chosen is not None and chosen not in names:
         raise UserError(f"--op: there is no op '{chosen}'{nearest(chosen, names)}; choose one of {', '.join(names)}")
 
+    dtype = np.float64 if options.device == "cpu" else np.float32
+    ops = op_table(options.device)
     began = perf_counter()
     rows: list[Row] = []
     for check in OP_CHECKS:
         if chosen in (None, check.op):
-            rows += check_op(check, nanoeuler.cpu)
+            rows += check_op(check, ops, dtype)
     for name, config in MODEL_CHECKS.items():
         if chosen in (None, "model"):
-            rows += check_model(name, config, nanoeuler.cpu)
+            rows += check_model(name, config, ops, dtype)
     print_table(rows, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
 
     failed = [f"{row.where}: {row.tensor}" for row in rows if not row.passed]
@@ -339,7 +388,10 @@ def main(arguments: list[str]) -> int:
         print(f"FAILED, {len(failed)} of {len(rows)} gradients: {'; '.join(failed)}")
         return 1
     largest = max(row.error for row in rows)
-    print(f"all {len(rows)} gradients right: largest relative error {largest:.1e}, limit {LIMIT:.0e}", end="")
+    print(
+        f"all {len(rows)} gradients right: largest relative error {largest:.1e}, limit {LIMITS[np.dtype(dtype)]:.0e}",
+        end="",
+    )
     print(f" ({perf_counter() - began:.1f} s)")
     return 0
 

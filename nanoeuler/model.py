@@ -11,15 +11,20 @@ V vocabulary.
     logits_k = head(norm_k(x + x @ prediction_k.T))             predicts k + 1 tokens ahead, training only
 
 The further heads are the linear heads of Gloeckle et al. 2024, arXiv:2404.19737, on one shared unembedding.
+
+Every sum of the residual stream is followed by a norm, so the two are one op, and so are the bias before a GELU and
+the GELU: each saves a pass over memory.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nanoeuler.activations import Purpose, arena_shapes
+import numpy as np
+
+from nanoeuler.activations import Purpose, arena_shapes, statistic_shapes
 from nanoeuler.config import ModelConfig
 from nanoeuler.parameters import flat_size, named_views, parameter_shapes
+from nanoeuler.precision import statistics
 
 Array = Any  # of the op table's kind: np.ndarray for nanoeuler.cpu
 Arrays = dict[str, Array]
@@ -30,12 +35,8 @@ class Dropout:
     """Where in the sequence of random numbers a micro-batch stands (see :mod:`nanoeuler.cpu.dropout`)."""
 
     seed: int
-    micro_batch: int  # counts every micro-batch of the run
+    micro_batch: Array  # (1,) int64, counts every micro-batch of the run
     first_row: int = 0  # of this piece in its micro-batch
-
-    def stream(self, site: int) -> int:
-        """Return the stream of one place in the model: its own for every place and every micro-batch."""
-        return self.micro_batch << 16 | site
 
 
 class KeyValueCache:
@@ -43,6 +44,7 @@ class KeyValueCache:
 
     def __init__(self, config: ModelConfig, ops: Any, batch: int, dtype: Any) -> None:
         shape = (config.num_layers, 2, batch, config.max_seq_len, config.kv_heads, config.head_dim)
+        self.ops = ops
         self.arrays = named_views(ops.empty(flat_size({"cache": shape}), dtype), {"cache": shape})["cache"]
         self.capacity, self.length = config.max_seq_len, 0
 
@@ -50,8 +52,8 @@ class KeyValueCache:
         """Store (B, T, K, D) keys and values of one layer after the earlier ones; return all of them, (B, S, K, D)."""
         B, T = keys.shape[:2]
         for i, new in enumerate((keys, values)):
-            self.arrays[layer, i, :B, self.length : self.length + T] = new
-        stored = self.arrays[layer, :, :B, : self.length + T]
+            self.ops.copy(self.arrays[layer, i][:B, self.length : self.length + T], new)
+        stored = [self.arrays[layer, i][:B, : self.length + T] for i in (0, 1)]
         return stored[0], stored[1]
 
 
@@ -75,78 +77,107 @@ class Transformer:
         self.shapes = parameter_shapes(config)
         self.weights: Arrays = named_views(weights, self.shapes)
         self.dtype = weights.dtype
-        self._arena = ops.empty(flat_size(arena_shapes(config, batch, length, purpose)), weights.dtype)
+        self._arena = ops.empty(flat_size(arena_shapes(config, batch, length, purpose)), self.dtype)
+        exact = statistics(self.dtype)
+        self._statistics = ops.empty(flat_size(statistic_shapes(config, batch, length, purpose)), exact)
+        self._uploaded = {name: ops.empty(batch * length, np.int32) for name in ("tokens", "targets")}
         self._views: dict[tuple[int, int], Arrays] = {}
+        if purpose == "generation":
+            self.cache = KeyValueCache(config, ops, batch, self.dtype)
         if config.position == "rope":
-            self.cos, self.sin = ops.rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, weights.dtype)
+            host = np.stack(ops.rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, exact))
+            tables = ops.empty(host.size, exact).reshape(host.shape)
+            ops.from_numpy(tables, host)
+            self.cos, self.sin = tables[0], tables[1]
 
-    # What a caller asks for.
+    # What a caller asks for. Tokens come from the host, and logits and losses go there.
 
-    def logits(self, tokens: Array, cache: KeyValueCache | None = None) -> Array:
+    def logits(self, tokens: np.ndarray, cache: KeyValueCache | None = None) -> np.ndarray:
         """Return (B, T, V) logits of the token after each of (B, T) tokens; valid until the next call.
 
         With a cache the tokens follow those that it holds, which are attended to, and are added to it.
         """
-        B, T = tokens.shape
-        a = self._arrays(B, T)
-        x = self._trunk_forward(a, tokens, cache, None)
-        self._norm_forward("final_norm", a, "final_norm", x)
-        self.ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
-        if cache is not None:
-            cache.length += T
-        return a["logits"].reshape(B, T, -1)
+        return self.ops.to_numpy(self._logits(tokens, cache)).reshape(*tokens.shape, -1)
 
-    def next_logits(self, tokens: Array, cache: KeyValueCache) -> Array:
+    def next_logits(self, tokens: np.ndarray, cache: KeyValueCache) -> np.ndarray:
         """Return (B, V) logits of the token after the last of (B, T) tokens: the others' are not computed."""
         B, T = tokens.shape
-        a = self._arrays(B, T)
-        x = self._trunk_forward(a, tokens, cache, None)
+        a = self.activations(B, T)
+        self._trunk_forward(a, self._upload("tokens", tokens), cache, None)
         cache.length += T
-        last = {name: a[name][:B] for name in a if name.startswith("final_norm") or name in ("branch", "logits")}
-        last["branch"][:] = x.reshape(B, T, -1)[:, -1]
-        self._norm_forward("final_norm", last, "final_norm", last["branch"])
-        self.ops.linear_forward(last["logits"], last["final_norm"], self._head_weight(), None)
-        return last["logits"]
+        last, logits = a["branch"][:B], a["logits"][:B]
+        self.ops.copy(last, a["final_norm"].reshape(B, T, -1)[:, T - 1])
+        self.ops.linear_forward(logits, last, self._head_weight(), None)
+        return self.ops.to_numpy(logits)
 
-    def losses(self, inputs: Array, targets: Array) -> Array:
+    def losses(self, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Return the (B, T) losses in nats of (B, T) targets, 0 where a target is negative."""
-        B, T = inputs.shape
-        logits = self.logits(inputs).reshape(B * T, -1)
-        losses = self._arrays(B, T)["losses"]
-        self.ops.cross_entropy_forward(losses, logits, targets.reshape(-1))
-        return losses.reshape(B, T)
+        logits = self._logits(inputs, None)
+        losses = self.activations(*inputs.shape)["losses"]
+        self.ops.cross_entropy_forward(losses, logits, self._upload("targets", targets.reshape(-1)))
+        return self.ops.to_numpy(losses).reshape(inputs.shape)
 
     def loss_and_gradients(
-        self, gradients: Arrays, inputs: Array, targets: Array, dloss: Sequence[float], dropout: Dropout | None = None
-    ) -> list[float]:
-        """Add the gradient of ``Σ_k dloss[k] Σ losses_k`` to ``gradients``; return each head's summed loss in nats.
+        self,
+        gradients: Arrays,
+        losses: Array,
+        inputs: Array,
+        targets: Array,
+        dloss: Array,
+        dropout: Dropout | None = None,
+    ) -> None:
+        """Add the gradient of ``Σ_k dloss[k] Σ losses_k`` to ``gradients``, and each head's summed loss to ``losses``.
 
         Args:
             gradients: named views laid out as the weights, added to.
-            inputs: (B, T) tokens.
+            losses: (heads,), in nats, added to.
+            inputs: (B, T) tokens, in the device's memory as all arrays here.
             targets: (heads, B, T): what each head should predict; negative to ignore.
-            dloss: a weight for each head, 1 / (number of targets) for the mean loss of the first.
+            dloss: (heads,): a weight for each head, 1 / (number of targets) for the mean loss of the first.
             dropout: where the random numbers stand, if the configuration drops anything.
         """
         B, T = inputs.shape
-        a = self._arrays(B, T)
+        a = self.activations(B, T)
         dropout = dropout if self.config.dropout else None
         x = self._trunk_forward(a, inputs, None, dropout)
-        losses = [
-            self._head_forward_backward(k, a, gradients, x, targets[k].reshape(-1), dloss[k])
-            for k in range(self.config.num_prediction_heads)
-        ]
+        for k in range(self.config.num_prediction_heads):
+            self._head_forward_backward(
+                k, a, gradients, losses[k : k + 1], x, targets[k].reshape(B * T), dloss[k : k + 1]
+            )
         self._trunk_backward(a, gradients, inputs, dropout)
-        return losses
+
+    def activations(self, B: int, T: int) -> Arrays:
+        """Return the arrays of the arena for a batch and a length, by name."""
+        if (B, T) not in self._views:
+            self._views[B, T] = named_views(self._arena, arena_shapes(self.config, B, T, self.purpose)) | named_views(
+                self._statistics, statistic_shapes(self.config, B, T, self.purpose)
+            )
+        return self._views[B, T]
 
     # Forward.
 
+    def _logits(self, tokens: np.ndarray, cache: KeyValueCache | None) -> Array:
+        B, T = tokens.shape
+        a = self.activations(B, T)
+        self._trunk_forward(a, self._upload("tokens", tokens), cache, None)
+        self.ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
+        if cache is not None:
+            cache.length += T
+        return a["logits"]
+
+    def _upload(self, name: str, tokens: np.ndarray) -> Array:
+        array = self._uploaded[name][: tokens.size].reshape(tokens.shape)
+        self.ops.from_numpy(array, tokens)
+        return array
+
     def _trunk_forward(self, a: Arrays, tokens: Array, cache: KeyValueCache | None, dropout: Dropout | None) -> Array:
+        """Run all layers and the final norm; return the residual stream, of which a["final_norm"] is the norm."""
         B, T = tokens.shape
         W, start = self.weights, cache.length if cache is not None else 0
         x = a["embedded"]
         self.ops.embedding_forward(x.reshape(B, T, -1), tokens, W["embedding.weight"], W.get("position.weight"), start)
         self._dropout_forward(x, dropout, 0)
+        self._norm_forward("layers.0.attention_norm", a, "layers.0.attention_norm", x)
         for layer in range(self.config.num_layers):
             x = self._layer_forward(layer, a, x, B, T, cache, dropout)
         return x
@@ -154,9 +185,9 @@ class Transformer:
     def _layer_forward(
         self, layer: int, a: Arrays, x: Array, B: int, T: int, cache: KeyValueCache | None, dropout: Dropout | None
     ) -> Array:
-        ops, at, name = self.ops, f"layers.{layer if self.purpose == 'training' else 0}.", f"layers.{layer}."
+        """Add a layer's two branches to x, whose attention norm is there already; leave the next norm there."""
+        ops, name, at = self.ops, f"layers.{layer}.", self._place(layer)
 
-        self._norm_forward(name + "attention_norm", a, at + "attention_norm", x)
         self._linear_forward(name + "qkv", a[at + "qkv"], a[at + "attention_norm"])
         q, k, v = self._split_heads(a[at + "qkv"], B, T)
         self._rope(ops.rope_forward, a[at + "qkv"], B, T, cache.length if cache is not None else 0)
@@ -165,50 +196,52 @@ class Transformer:
         ops.attention_forward(a[at + "attention"].reshape(q.shape), a[at + "lse"], q, k, v)
         self._linear_forward(name + "attention_out", a["branch"], a[at + "attention"])
         self._dropout_forward(a["branch"], dropout, 1 + 2 * layer)
-        ops.residual_forward(a[at + "middle"], x, a["branch"])
+        self._residual_norm_forward(name + "mlp_norm", a, at + "mlp_norm", a[at + "middle"], x, a["branch"])
 
-        self._norm_forward(name + "mlp_norm", a, at + "mlp_norm", a[at + "middle"])
-        self._linear_forward(name + self._up, a[at + "up"], a[at + "mlp_norm"])
+        up, activated = a[at + "up"], a[at + "activated"]
         if self.config.activation == "swiglu":
-            ops.swiglu_forward(a[at + "activated"], a[at + "up"])
-        else:
-            ops.gelu_forward(a[at + "activated"], a[at + "up"])
-        self._linear_forward(name + "down", a["branch"], a[at + "activated"])
+            self._linear_forward(name + "gate_up", up, a[at + "mlp_norm"])
+            ops.swiglu_forward(activated, up)
+        else:  # the bias is added on the way into the activation
+            ops.linear_forward(up, a[at + "mlp_norm"], self.weights[name + "up.weight"], None)
+            ops.gelu_forward(activated, up, self.weights.get(name + "up.bias"))
+        self._linear_forward(name + "down", a["branch"], activated)
         self._dropout_forward(a["branch"], dropout, 2 + 2 * layer)
-        ops.residual_forward(a[at + "out"], a[at + "middle"], a["branch"])
+        norm, after = "final_norm", "final_norm"
+        if layer + 1 < self.config.num_layers:
+            norm, after = f"layers.{layer + 1}.attention_norm", self._place(layer + 1) + "attention_norm"
+        self._residual_norm_forward(norm, a, after, a[at + "out"], a[at + "middle"], a["branch"])
         return a[at + "out"]
 
-    # Backward, in the opposite order. a["dresidual"] holds the gradient of the residual stream all the way down. A
-    # residual connection hands it on to its branch as it is (residual_backward with nothing to copy), and what comes
-    # back from the branch is added to it (residual_forward). The other gradients are written over the activations
-    # that they are of, which nothing reads any more: memory that is in the cache already.
+    # Backward, in the opposite order. a["dresidual"] holds the gradient of the residual stream all the way down: a
+    # residual connection hands it on to its branch as it is, and what comes back through the branch's norm is added to
+    # it. The other gradients are written over the activations that they are of, which nothing reads any more: memory
+    # that is in the cache already.
 
     def _head_forward_backward(
-        self, k: int, a: Arrays, gradients: Arrays, x: Array, targets: Array, dloss: float
-    ) -> float:
+        self, k: int, a: Arrays, gradients: Arrays, loss: Array, x: Array, targets: Array, dloss: Array
+    ) -> None:
         """Compute head k's logits, its loss and the backward to the trunk: so one array of logits serves all heads."""
-        ops, norm = self.ops, "final_norm" if k == 0 else f"prediction.{k}.norm"
+        ops, norm, prediction = self.ops, "final_norm", f"prediction.{k}"
         z = x
         if k > 0:
-            z = a["prediction"]
-            self._linear_forward(f"prediction.{k}", a["branch"], x)
-            ops.residual_forward(z, x, a["branch"])
-        self._norm_forward(norm, a, "final_norm", z)
+            z, norm = a["prediction"], f"{prediction}.norm"
+            self._linear_forward(prediction, a["branch"], x)
+            self._residual_norm_forward(norm, a, "final_norm", z, x, a["branch"])
         ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
 
         dlogits, dnorm = a["logits"], a["final_norm"]  # gradients lie over what they are of
         ops.cross_entropy_backward(a["losses"], dlogits, a["logits"], targets, dloss)
-        loss = float(ops.to_numpy(a["losses"]).sum(dtype="float64"))
+        ops.total(loss, a["losses"])
         head = "embedding.weight" if self.config.tie_embeddings else "head.weight"
         ops.linear_backward(dnorm, gradients[head], None, dlogits, a["final_norm"], self.weights[head])
         if k == 0:
             self._norm_backward(norm, a, gradients, "final_norm", a["dresidual"], dnorm, z)
         else:
             self._norm_backward(norm, a, gradients, "final_norm", dnorm, dnorm, z)
-            self._linear_backward(f"prediction.{k}", gradients, a["dbranch"], dnorm, x)
+            self._linear_backward(prediction, gradients, a["dbranch"], dnorm, x)
             ops.residual_forward(a["dresidual"], a["dresidual"], dnorm)
             ops.residual_forward(a["dresidual"], a["dresidual"], a["dbranch"])
-        return loss
 
     def _trunk_backward(self, a: Arrays, gradients: Arrays, tokens: Array, dropout: Dropout | None) -> None:
         B, T = tokens.shape
@@ -228,17 +261,16 @@ class Transformer:
         dx = a["dresidual"]
 
         dbranch = self._dropout_backward(a["dbranch"], dx, dropout, 2 + 2 * layer)
-        dactivated = a[at + "activated"]
+        dactivated, dup, dnorm = a[at + "activated"], a[at + "up"], a[at + "mlp_norm"]
         self._linear_backward(at + "down", gradients, dactivated, dbranch, a[at + "activated"])
-        dup = a[at + "up"]
         if self.config.activation == "swiglu":
             ops.swiglu_backward(dup, dactivated, a[at + "up"])
+            self._linear_backward(at + "gate_up", gradients, dnorm, dup, a[at + "mlp_norm"])
         else:
-            ops.gelu_backward(dup, dactivated, a[at + "up"])
-        dnorm = a[at + "mlp_norm"]
-        self._linear_backward(at + self._up, gradients, dnorm, dup, a[at + "mlp_norm"])
-        self._norm_backward(at + "mlp_norm", a, gradients, at + "mlp_norm", dnorm, dnorm, a[at + "middle"])
-        ops.residual_forward(dx, dx, dnorm)
+            bias, weight = at + "up.bias", at + "up.weight"
+            ops.gelu_backward(dup, gradients.get(bias), dactivated, a[at + "up"], self.weights.get(bias))
+            ops.linear_backward(dnorm, gradients[weight], None, dup, a[at + "mlp_norm"], self.weights[weight])
+        self._residual_norm_backward(at + "mlp_norm", a, gradients, dx, dnorm, a[at + "middle"])
 
         dbranch = self._dropout_backward(a["dbranch"], dx, dropout, 1 + 2 * layer)
         self._linear_backward(at + "attention_out", gradients, a["dattention"], dbranch, a[at + "attention"])
@@ -249,23 +281,16 @@ class Transformer:
         self._rope(ops.rope_backward, a["dqkv"], B, T, 0)
         dnorm = a[at + "attention_norm"]
         self._linear_backward(at + "qkv", gradients, dnorm, a["dqkv"], a[at + "attention_norm"])
-        self._norm_backward(at + "attention_norm", a, gradients, at + "attention_norm", dnorm, dnorm, x)
-        ops.residual_forward(dx, dx, dnorm)
+        self._residual_norm_backward(at + "attention_norm", a, gradients, dx, dnorm, x)
 
     # The switches of the configuration, each in one place.
 
-    @property
-    def _up(self) -> str:
-        return "gate_up" if self.config.activation == "swiglu" else "up"
+    def _place(self, layer: int) -> str:
+        """Return how the names of a layer's activations start: only training keeps each layer's own."""
+        return f"layers.{layer if self.purpose == 'training' else 0}."
 
     def _head_weight(self) -> Array:
         return self.weights["embedding.weight" if self.config.tie_embeddings else "head.weight"]
-
-    def _arrays(self, B: int, T: int) -> Arrays:
-        """Return the arena's arrays for this batch and length, by name."""
-        if (B, T) not in self._views:
-            self._views[B, T] = named_views(self._arena, arena_shapes(self.config, B, T, self.purpose))
-        return self._views[B, T]
 
     def _split_heads(self, qkv: Array, B: int, T: int) -> tuple[Array, Array, Array]:
         """View (N, (H + 2K)·D) packed q|k|v as (B, T, H, D), (B, T, K, D), (B, T, K, D)."""
@@ -304,15 +329,35 @@ class Transformer:
             dbias = gradients.get(name + ".bias")
             self.ops.layernorm_backward(dx, dweight, dbias, dout, x, weight, a[at + ".mean"], a[at + ".rstd"])
 
+    def _residual_norm_forward(self, name: str, a: Arrays, at: str, total: Array, x: Array, branch: Array) -> None:
+        """Write ``total = x + branch`` and its norm."""
+        weight, eps = self.weights[name + ".weight"], self.config.norm_eps
+        if self.config.norm == "rmsnorm":
+            self.ops.residual_rmsnorm_forward(a[at], total, a[at + ".rstd"], x, branch, weight, eps)
+        else:
+            bias, mean, rstd = self.weights.get(name + ".bias"), a[at + ".mean"], a[at + ".rstd"]
+            self.ops.residual_layernorm_forward(a[at], total, mean, rstd, x, branch, weight, bias, eps)
+
+    def _residual_norm_backward(
+        self, name: str, a: Arrays, gradients: Arrays, dx: Array, dout: Array, total: Array
+    ) -> None:
+        """Add to dx, the gradient of ``total``, what comes back through its norm."""
+        weight, dweight = self.weights[name + ".weight"], gradients[name + ".weight"]
+        if self.config.norm == "rmsnorm":
+            self.ops.residual_rmsnorm_backward(dx, dweight, dout, dx, total, weight, a[name + ".rstd"])
+        else:
+            dbias, mean, rstd = gradients.get(name + ".bias"), a[name + ".mean"], a[name + ".rstd"]
+            self.ops.residual_layernorm_backward(dx, dweight, dbias, dout, dx, total, weight, mean, rstd)
+
     def _dropout_forward(self, x: Array, dropout: Dropout | None, site: int) -> None:
         if dropout:
             start = dropout.first_row * self.config.hidden_dim
-            self.ops.dropout_forward(x, x, self.config.dropout, dropout.seed, dropout.stream(site), start)
+            self.ops.dropout_forward(x, x, self.config.dropout, dropout.seed, site, dropout.micro_batch, start)
 
     def _dropout_backward(self, dx: Array, dout: Array, dropout: Dropout | None, site: int) -> Array:
         """Return the gradient of what was dropped: written to ``dx``, or ``dout`` itself where nothing was."""
         if not dropout:
             return dout
         start = dropout.first_row * self.config.hidden_dim
-        self.ops.dropout_backward(dx, dout, self.config.dropout, dropout.seed, dropout.stream(site), start)
+        self.ops.dropout_backward(dx, dout, self.config.dropout, dropout.seed, site, dropout.micro_batch, start)
         return dx

@@ -7,17 +7,20 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from nanoeuler.activations import arena_shapes
+from nanoeuler.activations import Purpose, arena_shapes, statistic_shapes
 from nanoeuler.config import Config, ModelConfig, Parser, add_config_options, config_from_options
 from nanoeuler.console import format_bytes, format_count
+from nanoeuler.cpu.parallel import available_cores
+from nanoeuler.device import HELP, op_table, why_no_gpu
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.parameters import flat_size, parameter_count, parameter_shapes
-from nanoeuler.step import available_cores, cut_batch
+from nanoeuler.precision import statistics, storage
+from nanoeuler.step import cut_batch
 from nanoeuler.tokenizer import make_tokenizer
 
 #: What the interpreter, the libraries and the blocks that ops work in take, about.
@@ -41,24 +44,48 @@ def flops_per_token(config: ModelConfig, T: int) -> int:
     return 6 * (products + attention)
 
 
-def memory_plan(config: Config) -> dict[str, int]:
-    """Return the bytes that each part of a training run takes."""
+def memory_plan(config: Config, device: str = "cpu") -> dict[str, int]:
+    """Return the bytes that each part of a training run takes in the device's memory.
+
+    Raises:
+        UserError: the kernels of the device cannot be had, or do not take the configuration.
+    """
     model, training = config.model, config.training
-    itemsize = np.dtype(training.dtype).itemsize
-    weights = flat_size(parameter_shapes(model)) * itemsize
-    workers = training.workers or available_cores()
-    pieces = cut_batch(model, training)
-    rows = max(piece.stop - piece.start for piece in pieces)
-    arena = flat_size(arena_shapes(model, rows, model.max_seq_len)) * itemsize
-    sampler = flat_size(arena_shapes(model, 1, model.max_seq_len, "generation")) * itemsize
-    cache = 2 * model.num_layers * model.max_seq_len * model.kv_heads * model.head_dim * itemsize
-    return {
-        "weights": weights,
-        f"gradients ({len(pieces)} x)": weights * len(pieces),
-        "optimizer state (m, v)": 2 * weights,
-        f"activations ({min(workers, len(pieces))} x {rows} sequences)": arena * min(workers, len(pieces)),
-        "sampling": sampler + cache,
+    stored, T = storage(training.dtype), model.max_seq_len
+    workers = (training.workers or available_cores()) if device == "cpu" else 0
+    pieces = cut_batch(model, training, workers)
+    n, rows = flat_size(parameter_shapes(model)), max(piece.stop - piece.start for piece in pieces)
+
+    def activations(batch: int, purpose: Purpose) -> int:
+        low = flat_size(arena_shapes(model, batch, T, purpose)) * stored.activations.itemsize
+        return low + flat_size(statistic_shapes(model, batch, T, purpose)) * statistics(stored.activations).itemsize
+
+    models = max(1, min(workers, len(pieces)))
+    cache = 2 * model.num_layers * T * model.kv_heads * model.head_dim * stored.activations.itemsize
+    parts = {"weights": n * stored.master.itemsize}
+    if stored.activations != stored.master:
+        parts["weights, rounded for products"] = n * stored.activations.itemsize
+    parts |= {
+        f"gradients ({len(pieces)} x)": n * stored.master.itemsize * len(pieces),
+        "optimizer state (m, v)": 2 * n * stored.master.itemsize,
+        f"activations ({models} x {rows} sequences)": activations(rows, "training") * models,
+        "sampling": activations(1, "generation") + cache,
     }
+    if device != "cpu":
+        parts["batches, tables, scratch memory of the kernels"] = rehearsal(config).allocated - sum(parts.values())
+    return parts
+
+
+def rehearsal(config: Config) -> Any:
+    """Return what a run on the GPU will allocate and launch (:class:`nanoeuler.gpu.rehearsal.Rehearsal`).
+
+    Raises:
+        UserError: Numba is not installed, or the kernels do not take the configuration.
+    """
+    op_table("sim", config.training.dtype)
+    from nanoeuler.gpu.rehearsal import rehearse
+
+    return rehearse(config)
 
 
 def available_bytes() -> int | None:
@@ -79,32 +106,42 @@ def _system_bytes() -> int | None:
 
 def _container_bytes(group: Path) -> int | None:
     """Return what a container's limit leaves (control groups, version 2 or 1), or None where there is no limit."""
-    for limit, used, statistics, cache in (
+    for limit, used, report, cache in (
         ("memory.max", "memory.current", "memory.stat", "inactive_file"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
     ):
         with suppress(OSError, ValueError, KeyError):  # no such file, or "max"
             left = int((group / limit).read_text()) - int((group / used).read_text())
-            reclaimable = dict(line.split() for line in (group / statistics).read_text().splitlines())[cache]
+            reclaimable = dict(line.split() for line in (group / report).read_text().splitlines())[cache]
             return max(0, left + int(reclaimable))
     return None
 
 
-def check_memory(config: Config, available: int | None) -> None:
+def available_on(device: str) -> int | None:
+    """Return the memory that can still be had where a device's arrays lie, or None where the system does not say."""
+    if device != "gpu":
+        return available_bytes()
+    from nanoeuler.gpu.memory import free_bytes
+
+    return free_bytes()
+
+
+def check_memory(config: Config, available: int | None, device: str = "cpu") -> None:
     """Refuse a run that cannot fit.
 
     Raises:
         UserError: it takes more than is available; the message gives the bytes of each part.
     """
-    parts = memory_plan(config)
-    needed = sum(parts.values()) + OVERHEAD_BYTES
+    parts = memory_plan(config, device)
+    needed = sum(parts.values()) + (0 if device == "gpu" else OVERHEAD_BYTES)
     if available is not None and needed > available:
         lines = [f"  {format_bytes(size):>10}  {part}" for part, size in parts.items()]
+        kind, fewer = ("GPU memory", "") if device == "gpu" else ("memory", " or training.workers")
         raise UserError(
-            f"this run takes {format_bytes(needed)} of memory and {format_bytes(available)} are available:\n"
+            f"this run takes {format_bytes(needed)} of {kind} and {format_bytes(available)} are available:\n"
             + "\n".join(lines)
-            + "\nA smaller training.batch_size (with more training.gradient_accumulation), model.max_seq_len or "
-            "training.workers helps."
+            + "\nA smaller training.batch_size (with more training.gradient_accumulation), model.max_seq_len"
+            + f"{fewer} helps."
         )
 
 
@@ -127,6 +164,7 @@ def main(arguments: list[str]) -> int:
         UserError: a run of it does not fit here.
     """
     parser = Parser(prog="python -m nanoeuler.plan", description=__doc__)
+    parser.add_argument("--device", default="cpu", help=HELP)
     add_config_options(parser)
     options = parser.parse_args(arguments)
     config = config_from_options(options)
@@ -135,12 +173,14 @@ def main(arguments: list[str]) -> int:
 
         config = with_vocabulary(config, load_corpus(config.data.dataset).text)
     config = with_vocabulary(config)
-    print_plan(config)
-    check_memory(config, available_bytes())
+    op_table("cpu" if options.device == "cpu" else "sim", config.training.dtype)  # a plan for a GPU needs none
+    available = None if options.device == "gpu" and why_no_gpu() else available_on(options.device)
+    print_plan(config, options.device, available)
+    check_memory(config, available, options.device)
     return 0
 
 
-def print_plan(config: Config) -> None:
+def print_plan(config: Config, device: str = "cpu", available: int | None = None) -> None:
     """Print parameters by part, operations and bytes."""
     model, training = config.model, config.training
     shapes = parameter_shapes(model)
@@ -168,12 +208,14 @@ def print_plan(config: Config) -> None:
     console.print(table)
 
     table = Table(title="Memory", title_justify="left", show_header=False)
-    parts = memory_plan(config)
+    parts = memory_plan(config, device)
     for part, size in parts.items():
         table.add_row(part, format_bytes(size), f"{size:,}")
-    table.add_row("interpreter, libraries, blocks (about)", format_bytes(OVERHEAD_BYTES), "")
-    table.add_row("all", format_bytes(sum(parts.values()) + OVERHEAD_BYTES), "", style="bold")
-    available = available_bytes()
+    overhead = 0
+    if device != "gpu":
+        overhead = OVERHEAD_BYTES
+        table.add_row("interpreter, libraries, blocks (about)", format_bytes(overhead), "")
+    table.add_row("all", format_bytes(sum(parts.values()) + overhead), "", style="bold")
     if available is not None:
         table.add_row("available here", format_bytes(available), "")
     console.print(table)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nanoeuler.errors import UserError
-from nanoeuler.model import KeyValueCache, Transformer
+from nanoeuler.model import Transformer
 from nanoeuler.tokenizer import Tokenizer
 
 
@@ -64,7 +64,7 @@ def generate(
     cache is full, the model starts again from the last half of its context.
 
     Args:
-        model: planned for one sequence of ``max_seq_len``.
+        model: planned for the generation of one sequence of ``max_seq_len``; its cache is used.
         prompt: (n,) int32 token ids, n ≥ 1; of a longer one than the context the end is used.
         vocab_size: tokens that the tokenizer knows; a padded model's further logits are never chosen.
         sampling: how to choose.
@@ -73,10 +73,11 @@ def generate(
     generator = np.random.default_rng(seed)
     limit = model.config.max_seq_len
     tokens = [int(token) for token in prompt]
-    cache = KeyValueCache(model.config, model.ops, 1, model.dtype)
+    cache = model.cache
+    cache.length = 0
     new = tokens[-limit:]
     while True:
-        logits = model.ops.to_numpy(model.next_logits(np.array([new], np.int32), cache))[0, :vocab_size]
+        logits = model.next_logits(np.array([new], np.int32), cache)[0, :vocab_size]
         p = distribution(logits, sampling, np.array(tokens[-limit:]))
         token = int(np.searchsorted(np.cumsum(p), generator.random(), side="right"))
         token = min(token, int(np.flatnonzero(p)[-1]))  # rounding may leave the sum just below the number drawn

@@ -2,12 +2,15 @@
 
 A micro-batch is cut into pieces. A worker takes a piece, runs forward and backward on it with its own activations and
 adds to that piece's own gradient; the pieces' gradients are then summed in their order. So the result depends on the
-number of pieces but not on which worker was quick. With a single piece the workers share out each op instead.
+number of pieces but not on which worker was quick. With a single piece the workers share out each op instead; a GPU
+takes a single piece always.
+
+What a step computes up to the gradient's norm is the same work on the same arrays in every step: batches and the few
+numbers that change are put into arrays of the device first. An op table can so record and repeat it.
 """
 
 import itertools
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.config import ModelConfig, TrainingConfig
-from nanoeuler.cpu.parallel import Team, parallel
-from nanoeuler.model import Dropout, Transformer
+from nanoeuler.cpu.parallel import available_cores
+from nanoeuler.model import Arrays, Dropout, Transformer
 from nanoeuler.parameters import decayed_size, flat_size, initial_weights, named_views, parameter_shapes
+from nanoeuler.precision import storage
 
 Batch = tuple[np.ndarray, np.ndarray]  # inputs (B, T) and targets (heads, B, T), int32
 
@@ -43,37 +47,76 @@ class TrainingStep:
     """Weights, gradients and moments, and the threads that work on them. A context manager.
 
     Attributes:
-        weights, m, v: flat buffers laid out by :func:`~nanoeuler.parameters.parameter_shapes`.
+        weights, m, v: flat buffers laid out by :func:`~nanoeuler.parameters.parameter_shapes`, in the device's memory.
+        model_weights: what a model computes with: the weights, or their copies in bfloat16.
+        norm: (1,), the gradient's global norm in the last step, before clipping.
+        models: those that the pieces go through, one for each worker.
         updates: how many updates were applied, AdamW's step count.
         micro_batches: how many micro-batches were seen, where dropout's random numbers stand.
     """
 
     def __init__(
-        self, config: ModelConfig, training: TrainingConfig, ops: Any, weights: np.ndarray | None = None
+        self,
+        config: ModelConfig,
+        training: TrainingConfig,
+        ops: Any,
+        weights: np.ndarray | None = None,
+        length: int | None = None,
     ) -> None:
+        """Allocate all that a step needs.
+
+        Args:
+            config: the architecture, with its vocabulary size.
+            training: everything else that is configured.
+            ops: the op table.
+            weights: to start from, in the host's memory; initial ones if None.
+            length: T of the batches; the longest that the model takes if None.
+        """
         self.config, self.training, self.ops = config, training, ops
+        self.length = config.max_seq_len if length is None else length
         self.shapes = parameter_shapes(config)
-        n, dtype = flat_size(self.shapes), np.dtype(training.dtype)
-        self.weights = ops.empty(n, dtype)
-        self.weights[:] = initial_weights(config, training.seed, dtype) if weights is None else weights
-        self.m, self.v = ops.empty(n, dtype), ops.empty(n, dtype)
+        n, stored = flat_size(self.shapes), storage(training.dtype)
+        self.weights, self.m, self.v = (ops.empty(n, stored.master) for _ in range(3))
+        ops.from_numpy(
+            self.weights, initial_weights(config, training.seed, stored.master) if weights is None else weights
+        )
         ops.fill(self.m, 0)
         ops.fill(self.v, 0)
+        self.model_weights = self.weights
+        if stored.activations != stored.master:
+            self.model_weights = ops.empty(n, stored.activations)
+            ops.copy(self.model_weights, self.weights)
         self.updates = self.micro_batches = 0
         self._recent = Outliers(training.outlier_z, training.outlier_window)
-        self._norm = ops.empty(1, dtype)
 
-        self.workers = training.workers or available_cores()
-        self.pieces = cut_batch(config, training)
-        self._gradients = [ops.empty(n, dtype) for _ in self.pieces]
+        self.workers = ops.workers(training.workers)
+        self.pieces = cut_batch(config, training, self.workers)
+        self._gradients = [ops.empty(n, stored.master) for _ in self.pieces]
         self._views = [named_views(gradient, self.shapes) for gradient in self._gradients]
+        self._allocate_inputs(stored.master)
+        self._passes = ops.repeated(self._forward_backward)
         rows = max(piece.stop - piece.start for piece in self.pieces)
-        self._models: SimpleQueue[Transformer] = SimpleQueue()  # whoever works takes one, and puts it back
-        for _ in range(min(self.workers, len(self.pieces))):
-            self._models.put(Transformer(config, ops, self.weights, rows, config.max_seq_len))
+        self.models = [
+            Transformer(config, ops, self.model_weights, rows, self.length)
+            for _ in range(min(max(1, self.workers), len(self.pieces)))
+        ]
+        self._idle: SimpleQueue[Transformer] = SimpleQueue()  # whoever works takes one, and puts it back
+        for model in self.models:
+            self._idle.put(model)
+
+    def _allocate_inputs(self, dtype: np.dtype) -> None:
+        """Allocate what a step is given, and what it gives back: losses of each piece and head, and the norm."""
+        ops, t, T = self.ops, self.training, self.length
+        A, B, heads, P = t.gradient_accumulation, t.batch_size, self.config.num_prediction_heads, len(self.pieces)
+        self._inputs = ops.empty(A * B * T, np.int32).reshape(A, B, T)
+        self._targets = ops.empty(A * heads * B * T, np.int32).reshape(A, heads, B, T)
+        self._dloss = ops.empty(heads, dtype)
+        self._counters = ops.empty(A, np.int64)
+        self._results = ops.empty(P * heads + 1, dtype)
+        self._losses, self.norm = self._results[: P * heads].reshape(P, heads), self._results[P * heads :]
 
     def __enter__(self) -> "TrainingStep":
-        self._team = Team(self.workers)
+        self._team = self.ops.Team(self.workers)
         self._team.__enter__()
         return self
 
@@ -81,12 +124,17 @@ class TrainingStep:
         self._team.__exit__(*error)
 
     def run(self, micro_batches: Sequence[Batch], learning_rate: float) -> StepResult:
-        """Train on the micro-batches as on one batch: the loss is the mean over all their targets."""
-        loss = self._backward(micro_batches)
+        """Train on the micro-batches as on one batch: the loss is the mean over all their targets.
+
+        Raises:
+            ValueError: they are not as many, or not of the shape, as the step was made for.
+        """
+        targets = self._upload(micro_batches)
+        self._passes()
         self.micro_batches += len(micro_batches)
-        self.ops.accumulate(self._gradients[0], self._gradients[1:])
-        self.ops.global_norm(self._norm, self._gradients[0])
-        norm = float(self.ops.to_numpy(self._norm)[0])
+        results = self.ops.to_numpy(self._results)
+        losses = results[:-1].reshape(len(self.pieces), -1)
+        loss, norm = float(losses[:, 0].sum(dtype=np.float64)) / targets, float(results[-1])
         skipped = self._recent.judge(loss, norm)
         if not skipped:
             self.updates += 1
@@ -109,6 +157,10 @@ class TrainingStep:
         self._for_each(item, [(b, p) for b in range(len(batches)) for p in range(len(self.pieces))])
         return float(sums.sum()) / max(1, sum(int((targets[0] >= 0).sum()) for _, targets in batches))
 
+    def gradient_views(self) -> Arrays:
+        """Return the gradient of every parameter by name, as the last step left it."""
+        return self._views[0]
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold besides the flat buffers."""
         return {"updates": self.updates, "micro_batches": self.micro_batches, "outliers": self._recent.state()}
@@ -117,29 +169,49 @@ class TrainingStep:
         """Take up where :meth:`state` and the moments were saved."""
         self.updates, self.micro_batches = state["updates"], state["micro_batches"]
         self._recent.restore(state["outliers"])
-        self.m[:], self.v[:] = m, v
+        self.ops.from_numpy(self.m, m)
+        self.ops.from_numpy(self.v, v)
 
-    def _backward(self, micro_batches: Sequence[Batch]) -> float:
-        """Leave each piece's gradient in its buffer; return the mean loss."""
-        heads = self.config.num_prediction_heads
+    def _upload(self, micro_batches: Sequence[Batch]) -> int:
+        """Put everything that differs from step to step where the passes read it; return the first head's targets."""
+        ops, (A, heads, B, T) = self.ops, self._targets.shape
+        shapes = [(inputs.shape, targets.shape) for inputs, targets in micro_batches]
+        if shapes != [((B, T), (heads, B, T))] * A:
+            raise ValueError(
+                f"a step takes {A} micro-batches of inputs {(B, T)} and targets {(heads, B, T)}; "
+                f"given are {len(shapes)} of {sorted(set(shapes))}"
+            )
         counts = [max(1, sum(int((t[k] >= 0).sum()) for _, t in micro_batches)) for k in range(heads)]
         further = self.config.prediction_loss_weight / max(1, heads - 1)
-        dloss = [(1.0 if k == 0 else further) / counts[k] for k in range(heads)]
-        losses = np.zeros((len(self.pieces), len(micro_batches)))
+        ops.from_numpy(self._dloss, np.array([(1.0 if k == 0 else further) / counts[k] for k in range(heads)]))
+        ops.from_numpy(self._counters, self.micro_batches + np.arange(len(micro_batches)))
+        ops.from_numpy(self._inputs, np.stack([inputs for inputs, _ in micro_batches]))
+        ops.from_numpy(self._targets, np.stack([targets for _, targets in micro_batches]))
+        return counts[0]
+
+    def _forward_backward(self) -> None:
+        """Leave the gradient in the first piece's buffer, and losses and norm in the results."""
+        self.ops.fill(self._results, 0)
 
         def item(p: int) -> None:
             piece = self.pieces[p]
             self.ops.fill(self._gradients[p], 0)
             with self._model() as model:
-                for i, (inputs, targets) in enumerate(micro_batches):
-                    dropout = Dropout(self.training.seed, self.micro_batches + i, piece.start * inputs.shape[1])
-                    per_head = model.loss_and_gradients(
-                        self._views[p], inputs[piece], targets[:, piece], dloss, dropout
+                for i in range(self.training.gradient_accumulation):
+                    first_row = piece.start * self.length
+                    dropout = Dropout(self.training.seed, self._counters[i : i + 1], first_row)
+                    model.loss_and_gradients(
+                        self._views[p],
+                        self._losses[p],
+                        self._inputs[i][piece],
+                        self._targets[i][:, piece],
+                        self._dloss,
+                        dropout,
                     )
-                    losses[p, i] = per_head[0]
 
         self._for_each(item, range(len(self.pieces)))
-        return float(losses.sum()) / counts[0]
+        self.ops.accumulate(self._gradients[0], self._gradients[1:])
+        self.ops.global_norm(self.norm, self._gradients[0])
 
     def _update(self, learning_rate: float) -> None:
         t, split = self.training, decayed_size(self.shapes)
@@ -149,7 +221,7 @@ class TrainingStep:
                 self.m[span],
                 self.v[span],
                 self._gradients[0][span],
-                self._norm,
+                self.norm,
                 t.grad_clip,
                 learning_rate,
                 t.beta1,
@@ -158,19 +230,21 @@ class TrainingStep:
                 decay,
                 self.updates,
             )
+        if self.model_weights is not self.weights:
+            self.ops.copy(self.model_weights, self.weights)
 
     @contextmanager
     def _model(self) -> Iterator[Transformer]:
-        model = self._models.get()
+        model = self._idle.get()
         try:
             yield model
         finally:
-            self._models.put(model)
+            self._idle.put(model)
 
     def _for_each(self, item: Any, items: Sequence[Any]) -> None:
         """Run the items on the team; with a single piece one after the other, each op then sharing out its work."""
         if len(self.pieces) > 1:
-            parallel(item, items)
+            self.ops.parallel(item, items)
         else:
             for one in items:
                 item(one)
@@ -182,7 +256,7 @@ class Outliers:
     def __init__(self, z: float, window: int) -> None:
         self.z, self.window = z, window
         self._losses: deque[float] = deque(maxlen=window)
-        self._norms: deque[float] = deque(maxlen=window)
+        self.norms: deque[float] = deque(maxlen=window)
 
     def judge(self, loss: float, norm: float) -> str:
         """Return why the step's update should be skipped, or an empty string.
@@ -193,7 +267,7 @@ class Outliers:
             if not math.isfinite(value):
                 return f"{name} is {value}"
         reasons = []
-        for name, value, recent in (("loss", loss, self._losses), ("gradient norm", norm, self._norms)):
+        for name, value, recent in (("loss", loss, self._losses), ("gradient norm", norm, self.norms)):
             if self.z and len(recent) == self.window:
                 mean, deviation = np.mean(recent), np.std(recent)
                 if value > mean + self.z * deviation:
@@ -206,29 +280,32 @@ class Outliers:
 
     def state(self) -> dict[str, list[float]]:
         """Return the window, for a checkpoint."""
-        return {"losses": list(self._losses), "norms": list(self._norms)}
+        return {"losses": list(self._losses), "norms": list(self.norms)}
 
     def restore(self, state: dict[str, list[float]]) -> None:
         """Take up a saved window."""
         self._losses.extend(state["losses"])
-        self._norms.extend(state["norms"])
+        self.norms.extend(state["norms"])
 
 
-def available_cores() -> int:
-    """Return the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def cut_batch(config: ModelConfig, training: TrainingConfig) -> list[slice]:
+def cut_batch(config: ModelConfig, training: TrainingConfig, workers: int | None = None) -> list[slice]:
     """Cut the sequences of a micro-batch into the pieces that workers take.
 
     Small pieces keep activations in the cache and no worker waiting, but each piece has a gradient of its own: a large
-    model with few tokens stays in one piece, and its ops are parallel inside.
+    model with few tokens stays in one piece, and its ops are parallel inside. So does everything on a device that has
+    no workers, a GPU.
+
+    Args:
+        config: the architecture.
+        training: batch size, and pieces if they were chosen.
+        workers: the device's (``ops.workers``); None for those of a CPU.
     """
     B, T = training.batch_size, config.max_seq_len
-    pieces = training.pieces
+    if workers is None:
+        workers = training.workers or available_cores()
+    pieces = training.pieces if workers else 1
     if not pieces:
-        workers, size = training.workers or available_cores(), flat_size(parameter_shapes(config))
+        size = flat_size(parameter_shapes(config))
         each = min(2, max(1, B * T // (PIECE_TOKENS * workers)))  # for every worker, so that all have as many
         cut = workers > 1 and size <= SMALL_MODEL and each * workers * size <= ALL_GRADIENTS
         pieces = each * workers if cut else 1

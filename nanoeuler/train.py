@@ -16,10 +16,10 @@ from nanoeuler.checkpoint import Checkpoint, find_checkpoint, list_checkpoints, 
 from nanoeuler.config import Config, Parser, add_config_options, config_from_options
 from nanoeuler.corpus import Batches, Corpus, check_vocabulary, load_corpus, plays, split
 from nanoeuler.corpus.download import sha256_of
-from nanoeuler.device import op_table
+from nanoeuler.device import HELP, op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
-from nanoeuler.plan import available_bytes, check_memory
+from nanoeuler.plan import available_on, check_memory
 from nanoeuler.step import cut_batch
 from nanoeuler.tokenizer import make_tokenizer
 from nanoeuler.trainer import Data, Trainer
@@ -44,14 +44,14 @@ LEFT_BY_A_RUN = ["checkpoints", "config.json", "metrics.jsonl", "report.html", "
 def main(arguments: list[str]) -> int:
     """Train; return the exit code."""
     options = _parser().parse_args(arguments)
-    ops = op_table(options.device)
     config = config_from_options(options)
+    ops = op_table(options.device, config.training.dtype)
     corpus = load_corpus(config.data.dataset)
     if options.run == "":
         raise UserError("--run is empty: give the directory of the run")
     run = Path(options.run or default_run(options.config, config, corpus))
     config, data = prepare(config, corpus)
-    check_memory(config, available_bytes())
+    check_memory(config, available_on(options.device), options.device)
     with run_directory(run):
         resume, notes = find_resume(run, config, data, options.resume)
         pieces = len(cut_batch(config.model, config.training)) if resume is None else resume.config.training.pieces
@@ -195,7 +195,7 @@ def _move_aside(run: Path) -> list[str]:
 def _parser() -> Parser:
     parser = Parser(prog="python -m nanoeuler.train", description=__doc__)
     parser.add_argument("--run", metavar="DIR", help="where the run leaves everything [runs/NAME]")
-    parser.add_argument("--device", default="cpu", help="cpu [cpu]")
+    parser.add_argument("--device", default="cpu", help=HELP)
     parser.add_argument(
         "--resume",
         action=argparse.BooleanOptionalAction,

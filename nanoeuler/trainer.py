@@ -74,7 +74,9 @@ class Trainer:
             self.step.restore(progress["training_step"], *resume.moments)
         self.saved_step = self.done if resume is not None else -1
         self.last_val_loss = math.nan
-        self.sampler = Transformer(config.model, ops, self.step.weights, 1, config.model.max_seq_len, "generation")
+        self.sampler = Transformer(
+            config.model, ops, self.step.model_weights, 1, config.model.max_seq_len, "generation"
+        )
 
     def train(self) -> int:
         """Run to the last step; return the exit code: 0, or 128 plus the signal that asked the run to stop."""
@@ -210,8 +212,8 @@ class Trainer:
             "training_step": self.step.state(),
             "text_sha256": self.data.text_sha256,
         }
-        moments = (self.step.m, self.step.v)
-        checkpoint = Checkpoint(self.config, self.step.weights, moments, progress, self.data.tokenizer)
+        weights, *moments = (self.ops.to_numpy(x) for x in (self.step.weights, self.step.m, self.step.v))
+        checkpoint = Checkpoint(self.config, weights, (moments[0], moments[1]), progress, self.data.tokenizer)
         write_checkpoint(self.run, self.done, checkpoint, self.config.training.keep_checkpoints)
         self.saved_step = self.done
 

@@ -12,6 +12,8 @@ import pytest
 
 from nanoeuler.config import ModelConfig
 from nanoeuler.cpu.parallel import BLOCK_ELEMENTS, Team
+from nanoeuler.model import Transformer
+from nanoeuler.parameters import named_views
 
 try:
     import torch
@@ -26,6 +28,16 @@ dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32])
 
 #: Largest error of an op, relative to the largest element of the tensor.
 TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
+
+
+def losses_of(
+    model: Transformer, flat: np.ndarray, inputs: np.ndarray, targets: np.ndarray, dloss: Any, dropout: Any = None
+) -> np.ndarray:
+    """Add a batch's gradient to a flat buffer; return the heads' summed losses."""
+    losses = np.zeros(len(dloss), flat.dtype)
+    views = named_views(flat, model.shapes)
+    model.loss_and_gradients(views, losses, inputs, targets, np.array(dloss, flat.dtype), dropout)
+    return losses
 
 
 def more_than_a_block(columns: int) -> int:

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oracle import losses_of
 
 from nanoeuler import cpu
 from nanoeuler.config import ModelConfig, TrainingConfig
-from nanoeuler.cpu.parallel import Team
+from nanoeuler.cpu.parallel import Team, available_cores
 from nanoeuler.model import Transformer
 from nanoeuler.parameters import decayed_size, flat_size, initial_weights, named_views, parameter_shapes
-from nanoeuler.step import SMALL_MODEL, Batch, Outliers, StepResult, TrainingStep, available_cores, cut_batch
+from nanoeuler.step import SMALL_MODEL, Batch, Outliers, StepResult, TrainingStep, cut_batch
 
 V, T = 13, 8
 EULER: dict[str, Any] = {"num_kv_heads": 1, "num_prediction_heads": 2}
@@ -25,11 +26,11 @@ def configs(model: dict[str, Any], **training: Any) -> tuple[ModelConfig, Traini
     return ModelConfig(**(sizes | model)), TrainingConfig(**(numbers | training))
 
 
-def batch(config: ModelConfig, B: int = 5, seed: int = 0, ignored: float = 0.0) -> Batch:
+def batch(config: ModelConfig, B: int = 5, seed: int = 0, ignored: float = 0.0, length: int = T) -> Batch:
     """Return B random sequences, of whose targets a share is to be ignored."""
     generator = np.random.default_rng(seed)
-    inputs = generator.integers(0, V, (B, T)).astype(np.int32)
-    targets = generator.integers(0, V, (config.num_prediction_heads, B, T)).astype(np.int32)
+    inputs = generator.integers(0, V, (B, length)).astype(np.int32)
+    targets = generator.integers(0, V, (config.num_prediction_heads, B, length)).astype(np.int32)
     targets[generator.random(targets.shape) < ignored] = -1
     return inputs, targets
 
@@ -38,7 +39,7 @@ def after(
     model: dict[str, Any], batches: list[Batch] | None = None, steps: int = 1, ignored: float = 0.2, **training: Any
 ) -> tuple[list[StepResult], TrainingStep]:
     """Return what some steps did, and the weights and moments that they left."""
-    config, options = configs(model, **training)
+    config, options = configs(model, **{"gradient_accumulation": len(batches or [0])} | training)
     with TrainingStep(config, options, cpu) as step:
         results = []
         for i in range(steps):
@@ -66,7 +67,7 @@ def plain_gradient(model: dict[str, Any], batches: list[Batch]) -> tuple[float, 
     gradient = np.zeros_like(weights)
     transformer = Transformer(config, cpu, weights, len(inputs), T)
     dloss = [share / count for share, count in zip(shares, counts, strict=True)]
-    losses = transformer.loss_and_gradients(named_views(gradient, transformer.shapes), inputs, targets, dloss)
+    losses = losses_of(transformer, gradient, inputs, targets, dloss)
     return losses[0] / counts[0], gradient
 
 
@@ -171,7 +172,7 @@ def test_further_heads_share_their_weight_and_the_loss_is_the_first_ones() -> No
     for k, share in enumerate((1.0, 0.4, 0.4)):
         gradient, dloss = np.zeros_like(step.m), [0.0] * 3
         dloss[k] = share / (targets[k] >= 0).sum()
-        losses = transformer.loss_and_gradients(named_views(gradient, step.shapes), inputs, targets, dloss)
+        losses = losses_of(transformer, gradient, inputs, targets, dloss)
         parts.append(gradient)
     assert result.loss == pytest.approx(losses[0] / (targets[0] >= 0).sum(), rel=1e-12)
     assert error(step.m, 0.1 * sum(parts)) < 1e-12
@@ -252,6 +253,11 @@ def test_evaluation_changes_nothing() -> None:
 # --- skipped updates
 
 
+def table_with(**others: Any) -> Any:
+    """Return the op table with some functions replaced."""
+    return SimpleNamespace(**{name: getattr(cpu, name) for name in cpu.__all__} | others)
+
+
 def faulty_ops(value: float) -> Any:
     """Return the op table with one element of one gradient set to ``value``; the loss stays finite."""
 
@@ -259,8 +265,7 @@ def faulty_ops(value: float) -> Any:
         cpu.embedding_backward(dweight, *rest)
         dweight[0, 0] = value
 
-    right = {name: getattr(cpu, name) for name in cpu.__all__}
-    return SimpleNamespace(**right | {"embedding_backward": embedding_backward})
+    return table_with(embedding_backward=embedding_backward)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
@@ -271,10 +276,8 @@ def test_a_gradient_that_is_not_finite_leaves_every_byte(value: float, dtype: st
     with TrainingStep(config, training, cpu) as step:
         step.run([batch(config)], 1e-2)
         before = step.weights.tobytes(), step.m.tobytes(), step.v.tobytes()
-        step.ops = faulty_ops(value)
-        for models in [step._models.get() for _ in range(2)]:
-            models.ops = step.ops
-            step._models.put(models)
+        for model in step.models:
+            model.ops = faulty_ops(value)
         result = step.run([batch(config, seed=1)], 1e-2)
         assert np.isfinite(result.loss)
         assert result.skipped == f"gradient norm is {abs(value)}"
@@ -368,7 +371,13 @@ def test_an_outlier_is_skipped_in_a_step() -> None:
 @presets
 def test_a_restored_step_goes_on_to_the_same_bytes(model: dict[str, Any]) -> None:
     config, training = configs(
-        model | {"dropout": 0.3}, dtype="float32", pieces=3, workers=2, outlier_z=1.0, outlier_window=8
+        model | {"dropout": 0.3},
+        dtype="float32",
+        pieces=3,
+        workers=2,
+        outlier_z=1.0,
+        outlier_window=8,
+        gradient_accumulation=2,
     )
     batches = [[batch(config, 5, i), batch(config, 5, 100 + i)] for i in range(24)]
     with TrainingStep(config, training, cpu) as straight:
@@ -383,6 +392,147 @@ def test_a_restored_step_goes_on_to_the_same_bytes(model: dict[str, Any]) -> Non
     assert any(result.skipped for result in again)
     assert_same_bytes(second, straight)
     assert second.state() == straight.state()
+
+
+# --- what a step is given, and what of it may be repeated
+
+
+def test_batches_of_another_number_or_shape_are_refused_before_anything_changes() -> None:
+    config, training = configs(EULER, batch_size=3, gradient_accumulation=2)
+    right, short = batch(config, 3), batch(config, 3, length=T - 1)
+    one_head = right[0], right[1][:1]
+    twisted = right[0], right[1].swapaxes(1, 2)
+    with TrainingStep(config, training, cpu) as step:
+        step.run([right, right], 1e-2)
+        before = step.weights.tobytes(), step.m.tobytes(), step.v.tobytes(), step.state()
+        wrong = [[], [right], [right] * 3, [right, batch(config, 2)], [right, batch(config, 4)], [short, short]]
+        for batches in (*wrong, [one_head, right], [right, twisted], [(right[0][0], right[1]), right]):
+            with pytest.raises(ValueError, match=r"takes 2 micro-batches of inputs \(3, 8\) and targets \(2, 3, 8\)"):
+                step.run(batches, 1e-2)
+        with pytest.raises(ValueError, match=r"given are 2 of \[\(\(3, 7\), \(2, 3, 7\)\)\]$"):
+            step.run([short, short], 1e-2)
+        assert (step.weights.tobytes(), step.m.tobytes(), step.v.tobytes(), step.state()) == before
+        assert step.run([right, right], 1e-2).skipped == ""
+
+
+@presets
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_batches_may_be_of_another_length_that_is_told_before(model: dict[str, Any], pieces: int) -> None:
+    """The step is that of a model which knows no longer sequences, dropout included."""
+    results, norms = [], []
+    for longest, length in ((T, 5), (5, None)):
+        config, training = configs(model | {"max_seq_len": longest, "dropout": 0.2}, pieces=pieces, workers=2)
+        full, _ = configs(model)
+        weights = initial_weights(full, 3, np.float64)
+        if longest == 5 and config.position == "learned":
+            views = named_views(weights, parameter_shapes(full))
+            views = views | {"position.weight": views["position.weight"][:5]}
+            weights = np.zeros(flat_size(parameter_shapes(config)))
+            for name, view in named_views(weights, parameter_shapes(config)).items():
+                view[...] = views[name]
+        with TrainingStep(config, training, cpu, weights, length) as step:
+            assert step.length == 5
+            results += [step.run([batch(config, seed=seed, length=5)], 1e-2).loss for seed in range(3)]
+            norms.append(step.norm[0])
+            assert step.evaluate([batch(config, 2, 9, length=5)]) > 0
+    assert results[:3] == pytest.approx(results[3:], rel=1e-12)
+    assert norms[0] == pytest.approx(norms[1], rel=1e-12)
+
+
+def test_a_step_keeps_nothing_of_the_batches_it_was_given() -> None:
+    config, training = configs(EULER)
+    runs = []
+    for spoiled in (False, True):
+        with TrainingStep(config, training, cpu) as step:
+            for seed in range(3):
+                inputs, targets = batch(config, seed=seed)
+                runs.append(step.run([(inputs, targets)], 1e-2))
+                if spoiled:
+                    inputs[...], targets[...] = V, V  # no such token
+    assert runs[:3] == runs[3:]
+
+
+class Recorder:
+    """Repeats a function as a GPU does: the calls of ops that it made once, with the arguments of then."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self.made = self.repetitions = 0
+        self.recording = False
+        ops = {name: getattr(cpu, name) for name in cpu.__all__}
+        wrapped = {name: self.recorded(op) for name, op in ops.items() if op.__module__ != Team.__module__}
+        self.table = table_with(**wrapped, repeated=self.repeated)
+
+    def recorded(self, op: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            if self.recording:
+                self.calls.append((op, arguments))
+            return op(*arguments)
+
+        return call
+
+    def repeated(self, function: Any) -> Any:
+        self.made += 1
+
+        def again() -> None:
+            if self.calls:
+                self.repetitions += 1
+                for op, arguments in self.calls:
+                    op(*arguments)
+            else:
+                self.recording = True
+                function()
+                self.recording = False
+
+        return again
+
+
+@presets
+def test_a_step_recorded_once_may_be_repeated(model: dict[str, Any]) -> None:
+    """All that differs between steps is in arrays: repeating the first step's calls gives the bytes of every other."""
+    config, training = configs(model | {"dropout": 0.3}, gradient_accumulation=2, dtype="float32")
+    batches = [[batch(config, seed=2 * i, ignored=0.3), batch(config, seed=2 * i + 1)] for i in range(4)]
+    recorder, results, steps = Recorder(), [], []
+    for table in (cpu, recorder.table):
+        with TrainingStep(config, training, table) as step:
+            for each in batches:
+                results.append(step.run(each, 1e-2))
+                step.evaluate([batch(config, 3, 50)])  # between them, on the same arrays
+            steps.append(step)
+    assert (recorder.made, recorder.repetitions) == (1, 3)
+    names = {op.__name__ for op, _ in recorder.calls}
+    assert {"embedding_forward", "dropout_backward", "total", "global_norm"} <= names
+    assert not {"from_numpy", "to_numpy", "adamw"} & names
+    assert results[:4] == results[4:]
+    assert_same_bytes(*steps)
+
+
+def test_a_device_without_workers_takes_the_batch_in_one_piece() -> None:
+    config, training = configs(EULER, pieces=3, workers=2)
+    with TrainingStep(config, training, table_with(workers=lambda asked: 0)) as step:
+        assert (step.workers, step.pieces, len(step.models)) == (0, [slice(0, 5)], 1)
+        result = step.run([batch(config)], 1e-2)
+    assert result == after(EULER, [batch(config)], pieces=1)[0][0]
+
+
+def test_models_and_gradients_are_as_many_as_workers_and_pieces() -> None:
+    for workers, pieces, models in ((1, 3, 1), (2, 3, 2), (9, 3, 3), (2, 1, 1)):
+        config, training = configs(EULER, pieces=pieces, workers=workers)
+        step = TrainingStep(config, training, cpu)
+        assert (len(step.models), len(step.pieces)) == (models, pieces)
+        assert step.model_weights is step.weights
+        for model in step.models:
+            assert np.shares_memory(model.weights["embedding.weight"], step.weights)
+
+
+def test_gradient_and_norm_are_those_of_the_last_step() -> None:
+    config, _ = configs(EULER)
+    batches = [batch(config, ignored=0.3)]
+    _, gradient = plain_gradient(EULER, batches)
+    (result,), step = after(EULER, batches, pieces=2)
+    assert step.norm == result.grad_norm
+    for name, view in named_views(gradient, step.shapes).items():
+        assert error(step.gradient_views()[name], view) < 1e-12, name
 
 
 # --- cutting
@@ -423,6 +573,14 @@ def test_the_number_of_pieces_that_is_left_open() -> None:
     large = {"vocab_size": 50257, "hidden_dim": 768, "num_layers": 12, "num_heads": 12}
     assert flat_size(parameter_shapes(ModelConfig(**large))) > SMALL_MODEL
     assert len(cut(12, **large)) == 1
+
+
+def test_a_device_without_workers_is_never_given_pieces() -> None:
+    config = ModelConfig(vocab_size=V, max_seq_len=192)
+    for pieces in (0, 3):
+        training = TrainingConfig(batch_size=12, pieces=pieces, workers=2)
+        assert cut_batch(config, training, workers=0) == [slice(0, 12)]
+        assert len(cut_batch(config, training, workers=2)) == len(cut_batch(config, training)) == (pieces or 4)
 
 
 def test_workers_are_the_cores_unless_told_and_leave_no_thread() -> None:

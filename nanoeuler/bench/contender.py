@@ -45,7 +45,7 @@ def build(name: str, workload: Workload, optimizer: str | None = None) -> Conten
 
 
 def _build_ours(workload: Workload) -> Contender:
-    training_step = TrainingStep(workload.model, workload.training, cpu)
+    training_step = TrainingStep(workload.model, workload.training, cpu, length=workload.length)
     batches, learning_rate = workload.batches(), workload.training.learning_rate
 
     def step(index: int) -> tuple[float, float]:

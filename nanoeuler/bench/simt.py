@@ -25,9 +25,9 @@ from nanoeuler.bench import measure
 from nanoeuler.bench.train import BUSY, at_least, describe_machine, milliseconds, version_of, write_json
 from nanoeuler.config import Parser
 from nanoeuler.console import format_duration
+from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt import EXECUTORS, INSTALL_GPU
-from nanoeuler.step import available_cores
 
 COMPILED, STOCK = "compiled", "stock"
 WORKLOADS = {

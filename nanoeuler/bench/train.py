@@ -23,8 +23,8 @@ from nanoeuler.bench.contender import COMPILED, EAGER, OURS, Contender, build
 from nanoeuler.bench.workload import NANOGPT, SIZES, Workload, recipe
 from nanoeuler.config import Parser
 from nanoeuler.console import format_bytes, format_count, format_duration
+from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError, nearest
-from nanoeuler.step import available_cores
 
 #: Steps whose losses must agree: the first checks the forward, the later ones backward and update.
 CHECK_STEPS = 3

@@ -16,17 +16,23 @@ from nanoeuler.cpu.gelu import gelu_backward, gelu_forward
 from nanoeuler.cpu.global_norm import global_norm
 from nanoeuler.cpu.layernorm import layernorm_backward, layernorm_forward
 from nanoeuler.cpu.linear import linear_backward, linear_forward
-from nanoeuler.cpu.memory import empty, fill, to_numpy
+from nanoeuler.cpu.memory import copy, empty, fill, from_numpy, to_numpy
+from nanoeuler.cpu.parallel import Team, parallel, repeated, workers
 from nanoeuler.cpu.residual import residual_backward, residual_forward
+from nanoeuler.cpu.residual_layernorm import residual_layernorm_backward, residual_layernorm_forward
+from nanoeuler.cpu.residual_rmsnorm import residual_rmsnorm_backward, residual_rmsnorm_forward
 from nanoeuler.cpu.rmsnorm import rmsnorm_backward, rmsnorm_forward
 from nanoeuler.cpu.rope import rope_backward, rope_forward, rope_tables
 from nanoeuler.cpu.swiglu import swiglu_backward, swiglu_forward
+from nanoeuler.cpu.total import total
 
 __all__ = [
+    "Team",
     "accumulate",
     "adamw",
     "attention_backward",
     "attention_forward",
+    "copy",
     "cross_entropy_backward",
     "cross_entropy_forward",
     "dropout_backward",
@@ -35,6 +41,7 @@ __all__ = [
     "embedding_forward",
     "empty",
     "fill",
+    "from_numpy",
     "gelu_backward",
     "gelu_forward",
     "global_norm",
@@ -42,8 +49,14 @@ __all__ = [
     "layernorm_forward",
     "linear_backward",
     "linear_forward",
+    "parallel",
+    "repeated",
     "residual_backward",
     "residual_forward",
+    "residual_layernorm_backward",
+    "residual_layernorm_forward",
+    "residual_rmsnorm_backward",
+    "residual_rmsnorm_forward",
     "rmsnorm_backward",
     "rmsnorm_forward",
     "rope_backward",
@@ -52,4 +65,6 @@ __all__ = [
     "swiglu_backward",
     "swiglu_forward",
     "to_numpy",
+    "total",
+    "workers",
 ]

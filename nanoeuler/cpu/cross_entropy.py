@@ -36,16 +36,16 @@ def cross_entropy_forward(losses: np.ndarray, logits: np.ndarray, targets: np.nd
 
 
 def cross_entropy_backward(
-    losses: np.ndarray, dlogits: np.ndarray, logits: np.ndarray, targets: np.ndarray, dloss: float
+    losses: np.ndarray, dlogits: np.ndarray, logits: np.ndarray, targets: np.ndarray, dloss: np.ndarray
 ) -> None:
-    """Write each row's loss and the gradient of ``dloss * losses.sum()``, in one pass (training).
+    """Write each row's loss and the gradient of ``dloss[0] * losses.sum()``, in one pass (training).
 
     Args:
         losses: (N,), written; 0 where the target is ignored.
         dlogits: (N, V), written; may be ``logits`` itself, and in training is.
         logits: (N, V).
         targets: (N,) int32, negative to ignore.
-        dloss: gradient of the loss with respect to every row's loss; 1 / (number of targets) for a mean.
+        dloss: (1,), gradient of the loss with respect to every row's loss; 1 / (number of targets) for a mean.
     """
     N, V = logits.shape
 

@@ -6,6 +6,13 @@
 No mask is stored and no generator has a state: the number at index i is a function of (seed, stream, i), so that
 forward and backward agree, on any thread, in any order, and on a GPU. Philox turns a counter of four 32-bit words,
 (i / 4, low and high; stream, low and high), under a key of two, the seed, into four random words, for i to i + 3.
+
+Each place in the model has a stream of its own in each micro-batch of a run::
+
+    stream = micro_batch 2¹⁶ + site
+
+The number of the micro-batch is read from an array when the numbers are drawn: a step that is recorded once and then
+repeated (a CUDA graph) draws new ones when somebody counts it up.
 """
 
 import numpy as np
@@ -18,6 +25,8 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
 LOW = np.uint64(0xFFFFFFFF)
 WORD = np.uint64(32)
+#: Bits of a stream's number that name the place in the model.
+SITE_BITS = 16
 
 
 def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
@@ -51,7 +60,9 @@ def random_words(seed: int, stream: int, start: int, n: int) -> np.ndarray:
     return words.T.reshape(-1)[start - 4 * first :][:n]
 
 
-def dropout_forward(out: np.ndarray, x: np.ndarray, rate: float, seed: int, stream: int, start: int = 0) -> None:
+def dropout_forward(
+    out: np.ndarray, x: np.ndarray, rate: float, seed: int, site: int, micro_batch: np.ndarray, start: int = 0
+) -> None:
     """Write x with a share ``rate`` of its elements zeroed and the others scaled up, so that the mean stays.
 
     Args:
@@ -59,10 +70,12 @@ def dropout_forward(out: np.ndarray, x: np.ndarray, rate: float, seed: int, stre
         x: as ``out``.
         rate: in [0, 1).
         seed: below 2⁶⁴.
-        stream: below 2⁶⁴; another stream for every place and step at which dropout is used.
+        site: the place in the model, below 2¹⁶.
+        micro_batch: (1,) int64, the number of the micro-batch in the run, below 2⁴⁷.
         start: index of the first element in its stream, for a piece of a batch.
     """
     flat, inputs = out.reshape(-1), x.reshape(-1)
+    stream = int(micro_batch[0]) << SITE_BITS | site
     threshold = np.uint64(round(rate * 2**32))
     scale = 1 / (1 - rate)
 
@@ -74,7 +87,9 @@ def dropout_forward(out: np.ndarray, x: np.ndarray, rate: float, seed: int, stre
     parallel(block, blocks(flat.size))
 
 
-def dropout_backward(dx: np.ndarray, dout: np.ndarray, rate: float, seed: int, stream: int, start: int = 0) -> None:
+def dropout_backward(
+    dx: np.ndarray, dout: np.ndarray, rate: float, seed: int, site: int, micro_batch: np.ndarray, start: int = 0
+) -> None:
     """Write the input's gradient: the same mask and the same scale, so the same op.
 
     Args:
@@ -82,7 +97,8 @@ def dropout_backward(dx: np.ndarray, dout: np.ndarray, rate: float, seed: int, s
         dout: as ``dx``.
         rate: the forward's.
         seed: the forward's.
-        stream: the forward's.
+        site: the forward's.
+        micro_batch: (1,) int64, the forward's.
         start: the forward's.
     """
-    dropout_forward(dx, dout, rate, seed, stream, start)
+    dropout_forward(dx, dout, rate, seed, site, micro_batch, start)

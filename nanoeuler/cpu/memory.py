@@ -20,6 +20,26 @@ def fill(out: np.ndarray, value: float) -> None:
     parallel(lambda part: out[part].fill(value), blocks(out.size))
 
 
+def copy(out: np.ndarray, x: np.ndarray) -> None:
+    """Write the elements of another array, rounded where ``out`` has a shorter type.
+
+    Args:
+        out: (N, C), (B, T, H, D) or flat, written; rows may lie apart.
+        x: as ``out``.
+    """
+    np.copyto(out, x, casting="same_kind")
+
+
+def from_numpy(out: np.ndarray, x: np.ndarray) -> None:
+    """Write an array of the host.
+
+    Args:
+        out: any shape, written.
+        x: as ``out``, in the host's memory, of any type that ``out`` can hold.
+    """
+    out[...] = x
+
+
 def to_numpy(x: np.ndarray) -> np.ndarray:
     """Return an array where the host can read it: on a CPU, the array itself."""
     return x

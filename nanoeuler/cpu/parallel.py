@@ -12,6 +12,7 @@ Accelerate cannot be told).
 """
 
 import itertools
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -116,6 +117,21 @@ class _Job:
         for error in errors:
             if error is not None:
                 raise error
+
+
+def available_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def workers(asked: int) -> int:
+    """Return how many threads can share the pieces of a batch: as many as asked for, or one for each core."""
+    return asked or available_cores()
+
+
+def repeated(function: Callable[[], None]) -> Callable[[], None]:
+    """Return what does the same as a function that is called again and again: on a CPU the function itself."""
+    return function
 
 
 def is_parallel() -> bool:

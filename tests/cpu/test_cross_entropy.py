@@ -34,7 +34,7 @@ def run(logits: np.ndarray, targets: np.ndarray, dloss: float = DLOSS) -> tuple[
     forward, losses = unwritten(logits.shape[:1], logits.dtype), unwritten(logits.shape[:1], logits.dtype)
     dlogits = unwritten(logits.shape, logits.dtype)
     ops.cross_entropy_forward(forward, logits, targets)
-    ops.cross_entropy_backward(losses, dlogits, logits, targets, dloss)
+    ops.cross_entropy_backward(losses, dlogits, logits, targets, np.full(1, dloss, logits.dtype))
     assert (logits == before).all()
     assert (forward == losses).all()
     return losses, dlogits
@@ -90,7 +90,7 @@ def test_gradient_may_be_written_over_the_logits(dtype: type) -> None:
     logits, targets = normal((5, 13), dtype), targets_of(5, 13)
     expected = run(logits, targets)
     losses = unwritten((5,), dtype)
-    ops.cross_entropy_backward(losses, logits, logits, targets, DLOSS)
+    ops.cross_entropy_backward(losses, logits, logits, targets, np.full(1, DLOSS, dtype))
     assert (losses == expected[0]).all()
     assert (logits == expected[1]).all()
 
@@ -104,7 +104,18 @@ def test_threads_give_the_same_bits() -> None:
 def test_an_ignored_row_has_no_gradient_whatever_its_logits(row):
     logits, losses = np.array([row, [0.0, 1.0, 2.0]]), np.empty(2)
     with np.errstate(all="ignore"):
-        ops.cross_entropy_backward(losses, logits, logits, np.array([-1, 2], np.int32), 1.0)
+        ops.cross_entropy_backward(losses, logits, logits, np.array([-1, 2], np.int32), np.ones(1))
     assert losses[0] == 0
     assert not logits[0].any()
     assert np.isfinite(logits[1]).all()
+
+
+def test_dloss_is_read_and_left_alone() -> None:
+    dloss, targets = np.full(1, DLOSS), targets_of(5, 13)
+    losses, dlogits = unwritten((5,)), unwritten((5, 13))
+    ops.cross_entropy_backward(losses, dlogits, normal((5, 13)), targets, dloss)
+    assert dloss[0] == DLOSS
+    dloss[0] *= -4
+    again = unwritten((5, 13))
+    ops.cross_entropy_backward(losses, again, normal((5, 13)), targets, dloss)
+    assert_close(again, -4 * dlogits)

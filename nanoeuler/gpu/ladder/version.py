@@ -1,0 +1,13 @@
+"""One step of a ladder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of an op: it has the op's parameters, and does the same."""
+
+    name: str
+    idea: str  # what it does otherwise than the version before it, in a line
+    run: Callable[..., None]
