@@ -39,7 +39,7 @@ def op_table(device: str, dtype: str = "float32") -> Any:
 
 def why_no_gpu() -> str | None:
     """Return why kernels cannot be launched on a GPU here, and what to do; None where they can."""
-    from nanoeuler.gpu.availability import why_no_gpu
+    from nanoeuler.system.availability import why_no_gpu
 
     return why_no_gpu()
 

@@ -6,9 +6,9 @@ ends with a line for each device: works, or why not. ``--json`` prints the same 
 The exit code is 0 if everything that training on the CPU needs is right, else 1: that there is no GPU is no failure.
 
 It is there for machines on which something is broken, so it relies on nothing but the standard library. All that could
-raise, hang or take its process with it (an import, a driver) is done by other processes, one for the CPU's items and
-one for the GPU's, side by side. What one of them dies of becomes the line of the item that it was at, and another
-process goes on with the rest.
+raise, hang or take its process with it (an import, a driver) is done by other processes, one for each group of items,
+side by side. What one of them dies of becomes the line of the item that it was at, and another one goes on with the
+rest.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from nanoeuler.errors import run_command
 from nanoeuler.system.probes import Line, failed, probes, run_probe
 
 #: Seconds for a process to look at its items, and for all processes of one group.
-PATIENCE, DEADLINE = 60.0, 90.0
+PATIENCE, DEADLINE = 45.0, 60.0
 DEVICES = ("cpu", "sim", "gpu")
 STYLES = {"ok": "green", "note": "yellow", "missing": "red", "wrong": "bold red"}
 
@@ -36,7 +36,7 @@ Lines = dict[str, list[Line]]
 
 def examine() -> dict[str, Any]:
     """Return what ``--json`` prints: ``items``, a list of :class:`Line`, and ``devices``, why each does not work."""
-    groups = [list(group) for group in probes()]
+    groups = [list(group) for group in probes().values()]
     found: Lines = {}
     children = [start(names) for names in groups]
     try:
@@ -108,14 +108,14 @@ def cause(code: int) -> str:
     """Return how a process ended, for people.
 
     >>> cause(3)
-    'it ended its process with code 3'
+    'the process that looked at it ended with code 3'
     """
     if code >= 0:
-        return f"it ended its process with code {code if code < 256 else hex(code)}"
+        return f"the process that looked at it ended with code {code if code < 256 else hex(code)}"
     try:
-        return f"it crashed ({signal.Signals(-code).name})"
+        return f"the process that looked at it crashed ({signal.Signals(-code).name})"
     except ValueError:
-        return f"it crashed (signal {-code})"
+        return f"the process that looked at it crashed (signal {-code})"
 
 
 def answer(names: Iterable[str]) -> None:
@@ -131,15 +131,15 @@ def answer(names: Iterable[str]) -> None:
 
 def verdict(device: str, found: Lines) -> dict[str, Any]:
     """Return whether a device works, and if not why, and what to do."""
-    cpu, gpu = ([line for name in group for line in found[name]] for group in probes())
-    needed = [line for line in cpu if line.item != "PyTorch"]
+    names = [name for name in probes()["cpu"] if name != "PyTorch"]
     if device == "sim":
-        needed += [line for line in gpu if line.item in ("numba", "llvmlite", "--device sim")]
-    if device == "gpu":
-        needed = [line for line in gpu if line.item == "--device gpu"] + needed
-    for line in needed:
+        names += ["numba", "llvmlite", "--device sim"]
+    if device == "gpu":  # first the hardware: with none, nothing else needs to be mended
+        names = ["--device gpu", *names]
+    for line in (line for name in names for line in found[name]):
         if line.verdict in ("missing", "wrong"):
-            return {"works": False, "why": line.why, "mend": line.mend}
+            named = line.item in line.why or line.item.startswith("--")
+            return {"works": False, "why": line.why if named else f"{line.item}: {line.why}", "mend": line.mend}
     return {"works": True, "why": "", "mend": ""}
 
 

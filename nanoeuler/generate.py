@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Parser
 from nanoeuler.console import visible
@@ -33,7 +35,8 @@ def main(arguments: list[str]) -> int:
     check_vocabulary(prompt, config.vocabulary)
     if prompt.size == 0:
         raise UserError("the prompt is empty: give at least one character with --prompt")
-    weights = ops.empty(checkpoint.weights.size, checkpoint.weights.dtype)
+    dtype = checkpoint.weights.dtype if options.device == "cpu" else np.dtype(np.float32)  # no kernel knows float64
+    weights = ops.empty(checkpoint.weights.size, dtype)
     ops.from_numpy(weights, checkpoint.weights)
     model = Transformer(config, ops, weights, 1, config.max_seq_len, "generation")
     for sample in range(options.samples):

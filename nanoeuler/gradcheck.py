@@ -52,8 +52,9 @@ LIMIT, LIMIT_FLOAT32 = 1e-6, 1e-4
 LIMITS = {np.dtype(np.float64): LIMIT, np.dtype(np.float32): LIMIT_FLOAT32}
 #: Step of the differences.
 STEP = 3e-4
-#: An element is judged relative to at least this share of its tensor's largest, and to at least this much.
-FLOOR_SHARE, FLOOR = 1e-3, 1e-5
+#: An element is judged relative to at least this share of its tensor's largest, and to at least this much; in float32
+#: to the whole of it, and to so much that what should cancel to zero may leave its rounding.
+FLOOR_SHARE, FLOOR, FLOOR_FLOAT32 = 1e-3, 1e-5, 1e-2
 #: Random directions and single elements at which each parameter of the model is checked.
 DIRECTIONS, ELEMENTS = 2, 3
 
@@ -105,7 +106,7 @@ _DLOSS = np.array([0.3])
 _NO_BIAS = {"bias": None, "dbias": None}
 _DX_IN_PLACE = (("dx", "dout"),)
 _IN_PLACE = (("out", "x"), ("dx", "dout"))
-_TOTAL_IN_PLACE = (("total", "x"), ("dx", "dtotal"), ("dx", "dout"))
+_TOTAL_IN_PLACE = (("total", "x"), ("total", "branch"), ("dx", "dtotal"), ("dx", "dout"))
 _ONE_DX = (("dbranch", "dx"),)
 _DLOGITS_IN_PLACE = (("dlogits", "logits"),)
 
@@ -233,10 +234,7 @@ def check_op(check: OpCheck, ops: Any, dtype: Any = np.float64) -> list[Row]:
         got = run(ops, dtype, backward=True, alias=alias)
         note = f" ({alias[0]} is {alias[1]})" if alias else ""
         for name in [alias[0]] if alias and alias[0] in check.outputs else gradients:
-            floor = FLOOR_SHARE * float(np.abs(expected[name]).max())
-            if dtype != np.float64:
-                floor = float(np.abs(expected[name]).max())
-            error = relative_error(got[name] - start.get(name, 0), expected[name], floor)
+            error = relative_error(got[name] - start.get(name, 0), expected[name], _floor(expected[name], dtype))
             where = ", ".join(filter(None, (check.op, check.case)))
             rows.append(Row(where, name + note, expected[name].shape, error, LIMITS[np.dtype(dtype)]))
     return rows
@@ -296,18 +294,23 @@ def check_model(name: str, config: ModelConfig, ops: Any, dtype: Any = np.float6
     rows = []
     for tensor, gradient in analytic.items():
         g, first = gradient.reshape(-1), int(places[tensor].flat[0])
-        largest = float(np.abs(g).max())
         elements = [int(np.abs(g).argmax()), *random.integers(0, g.size, ELEMENTS - 1)]
         single = [slope(slice(first + i, first + i + 1), np.ones(1)) for i in elements]
         directions = random.standard_normal((DIRECTIONS, g.size)) / math.sqrt(g.size)
         along = [slope(slice(first, first + g.size), u) for u in directions]
         deviation = float(np.linalg.norm(g)) / math.sqrt(g.size)  # of g · u over all directions u
         errors = (
-            relative_error(g[elements], np.array(single), FLOOR_SHARE * largest if dtype == np.float64 else largest),
+            relative_error(g[elements], np.array(single), _floor(g, dtype)),
             relative_error(directions @ g, np.array(along), deviation),
         )
         rows.append(Row(name, tensor, gradient.shape, float(np.max(errors)), LIMITS[np.dtype(dtype)]))
     return rows
+
+
+def _floor(gradient: np.ndarray, dtype: Any) -> float:
+    """Return what an element's error is at least taken relative to, where a gradient is computed in ``dtype``."""
+    largest = float(np.abs(gradient).max())
+    return FLOOR_SHARE * largest if dtype == np.float64 else max(largest, FLOOR_FLOAT32)
 
 
 def _call(op: Callable[..., None], arrays: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -61,7 +62,7 @@ def memory_plan(config: Config, device: str = "cpu") -> dict[str, int]:
         return low + flat_size(statistic_shapes(model, batch, T, purpose)) * statistics(stored.activations).itemsize
 
     models = max(1, min(workers, len(pieces)))
-    cache = 2 * model.num_layers * T * model.kv_heads * model.head_dim * stored.activations.itemsize
+    cache = flat_size({"cache": (2, model.num_layers, T, model.kv_heads, model.head_dim)}) * stored.activations.itemsize
     parts = {"weights": n * stored.master.itemsize}
     if stored.activations != stored.master:
         parts["weights, rounded for products"] = n * stored.activations.itemsize
@@ -71,9 +72,26 @@ def memory_plan(config: Config, device: str = "cpu") -> dict[str, int]:
         f"activations ({models} x {rows} sequences)": activations(rows, "training") * models,
         "sampling": activations(1, "generation") + cache,
     }
-    if device != "cpu":
+    if device == "cpu":
+        parts["batches and tables"] = batches_and_tables(config, models, rows)
+    else:
         parts["batches, tables, scratch memory of the kernels"] = rehearsal(config).allocated - sum(parts.values())
     return parts
+
+
+def batches_and_tables(config: Config, models: int, rows: int) -> int:
+    """Return the bytes of a step's batches, and of the models' and the sampler's tokens, targets and RoPE tables.
+
+    Args:
+        config: of the run.
+        models: how many models share a micro-batch.
+        rows: sequences that each of them takes at once.
+    """
+    model, training, T = config.model, config.training, config.model.max_seq_len
+    step = training.gradient_accumulation * training.batch_size * T * (1 + model.num_prediction_heads)
+    tokens = step + (models * rows + 1) * T * 2
+    tables = (models + 1) * T * model.head_dim if model.position == "rope" else 0
+    return tokens * np.dtype(np.int32).itemsize + tables * storage(training.dtype).master.itemsize
 
 
 def rehearsal(config: Config) -> Any:
@@ -115,6 +133,13 @@ def _container_bytes(group: Path) -> int | None:
             reclaimable = dict(line.split() for line in (group / report).read_text().splitlines())[cache]
             return max(0, left + int(reclaimable))
     return None
+
+
+def reserve(config: Config) -> None:
+    """Reserve the GPU memory that a run takes, in one piece."""
+    from nanoeuler.gpu import cublas, memory
+
+    memory.reserve(sum(memory_plan(config, "gpu").values()) + memory.rounded_up(cublas.WORKSPACE_BYTES))
 
 
 def available_on(device: str) -> int | None:
@@ -173,7 +198,7 @@ def main(arguments: list[str]) -> int:
 
         config = with_vocabulary(config, load_corpus(config.data.dataset).text)
     config = with_vocabulary(config)
-    op_table("cpu" if options.device == "cpu" else "sim", config.training.dtype)  # a plan for a GPU needs none
+    op_table("sim" if options.device == "gpu" else options.device, config.training.dtype)  # for a plan no GPU is needed
     available = None if options.device == "gpu" and why_no_gpu() else available_on(options.device)
     print_plan(config, options.device, available)
     check_memory(config, available, options.device)

@@ -19,7 +19,7 @@ from nanoeuler.corpus.download import sha256_of
 from nanoeuler.device import HELP, op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
-from nanoeuler.plan import available_on, check_memory
+from nanoeuler.plan import available_on, check_memory, reserve
 from nanoeuler.step import cut_batch
 from nanoeuler.tokenizer import make_tokenizer
 from nanoeuler.trainer import Data, Trainer
@@ -52,6 +52,8 @@ def main(arguments: list[str]) -> int:
     run = Path(options.run or default_run(options.config, config, corpus))
     config, data = prepare(config, corpus)
     check_memory(config, available_on(options.device), options.device)
+    if options.device == "gpu":
+        reserve(config)
     with run_directory(run):
         resume, notes = find_resume(run, config, data, options.resume)
         pieces = len(cut_batch(config.model, config.training)) if resume is None else resume.config.training.pieces

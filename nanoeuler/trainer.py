@@ -236,12 +236,15 @@ class Trainer:
         self.console.note(f"text: {self.data.corpus.reason}; {tokens} tokens to learn from")
         self.console.note(
             f"model: {model.preset}, {size} parameters; {t.total_steps} steps of "
-            f"{t.batch_size * t.gradient_accumulation} x {model.max_seq_len} tokens on {self.step.workers} "
-            f"worker{'s' if self.step.workers > 1 else ''}"
+            f"{t.batch_size * t.gradient_accumulation} x {model.max_seq_len} tokens on {self._who_works()}"
         )
         self.console.note(f"run: {self.run} (open {self.run / 'report.html'} in a browser)")
         for note in self.notes:
             self.console.note(note)
+
+    def _who_works(self) -> str:
+        workers = self.step.workers
+        return f"{workers} worker{'s' if workers > 1 else ''}" if workers else "the kernels (the first step compiles them)"
 
     def _say_goodbye(self) -> None:
         batches, loss = self.config.training.final_eval_batches, self.last_val_loss

@@ -240,7 +240,9 @@ def test_profile_accounts_for_the_whole_step() -> None:
     entries = measure.profile(replace(work, training=work.training.model_copy(update={"workers": 2})))
     assert sum(entry["share"] for entry in entries) == pytest.approx(1)
     times = {entry["op"]: entry for entry in entries}
-    assert {"linear", "attention", "rope", "swiglu", "rmsnorm", "adamw", "cross_entropy"} <= set(times)
+    ops = {"linear", "attention", "rope", "swiglu", "rmsnorm", "residual_rmsnorm", "adamw", "cross_entropy", "total"}
+    assert ops <= set(times)
+    assert not {"parallel", "repeated", "workers", "Team"} & set(times)  # they hold ops, whose time would count twice
     assert times["attention"]["backward"] > 0
     assert times["adamw"]["backward"] == 0
     assert times["between the ops"]["forward"] > 0
@@ -248,6 +250,23 @@ def test_profile_accounts_for_the_whole_step() -> None:
 
 
 # What is run.
+
+
+@pytest.mark.parametrize("preset", [{}, {"preset": "gpt2", "num_kv_heads": 4}], ids=str)
+def test_sequences_may_be_shorter_than_the_model_takes(preset: dict[str, Any]) -> None:
+    """As at size gpt2. The further positions are parameters all the same, and memory is that of the batch."""
+    long, short = tiny(max_seq_len=64, **preset), tiny(**preset)
+    assert long.flops == short.flops
+    assert long.tokens == short.tokens == 32
+    contender_of_long = contender.build(OURS, long)
+    with contender_of_long.turn() as step:
+        loss, norm = contender_of_long.step(0)
+    assert math.isfinite(loss)
+    assert norm > 0
+    with contender.build(OURS, short).turn() as other:
+        assert step.models[0]._arena.size == other.models[0]._arena.size
+    entries = measure.profile(long, steps=1)
+    assert sum(entry["share"] for entry in entries) == pytest.approx(1)
 
 
 def test_batches_are_the_same_every_time_and_targets_follow_inputs() -> None:

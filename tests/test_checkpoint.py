@@ -40,8 +40,9 @@ def make_checkpoint(seed: int = 0, dtype: str = "float32", **model: Any) -> Chec
     small = {"vocab_size": 10, "max_seq_len": 8, "num_layers": 2, "num_heads": 4, "hidden_dim": 16}
     config = Config(model=ModelConfig(**(small | model)), training=TrainingConfig(dtype=dtype))
     shapes = parameter_shapes(config.model)
-    bits = np.random.default_rng(seed).integers(0, 256, (3, flat_size(shapes), np.dtype(dtype).itemsize), np.uint8)
-    weights, m, v = bits.view(dtype)[..., 0]  # any bits: NaN with payloads, denormals, both zeros
+    stored = np.dtype("float64" if dtype == "float64" else "float32")  # tf32 and bf16 are of products, not of weights
+    bits = np.random.default_rng(seed).integers(0, 256, (3, flat_size(shapes), stored.itemsize), np.uint8)
+    weights, m, v = bits.view(stored)[..., 0]  # any bits: NaN with payloads, denormals, both zeros
     flat = np.zeros_like(weights)  # zeros between the tensors
     for name, view in named_views(flat, shapes).items():
         view[...] = named_views(weights, shapes)[name]
@@ -76,7 +77,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "tf32", "bf16"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 def test_round_trip_keeps_every_bit(model: dict[str, Any], dtype: str, tmp_path: Path) -> None:
     checkpoint = make_checkpoint(dtype=dtype, **model)

@@ -234,7 +234,7 @@ def test_none_leaves_open_what_may_be_left_open() -> None:
         ({"training": {"lerning_rate": 1}}, ["unknown key 'training.lerning_rate'", "'learning_rate'", "total_steps"]),
         ({"model": {"qqq": 1}}, ["unknown key 'model.qqq'; keys of model: activation, bias,", "vocab_size"]),
         ({"training": {"schedule": "cosin"}}, ["training.schedule", "'constant' or 'wsd'", "'cosin'", "n 'cosine'?"]),
-        ({"training": {"dtype": "float16"}}, ["training.dtype", "'float32' or 'float64'", "not 'float16'"]),
+        ({"training": {"dtype": "float16"}}, ["training.dtype", "'float64', 'tf32' or 'bf16'", "not 'float16'"]),
         ({"model": {"norm": "rms"}}, ["model.norm", "'rmsnorm' or 'layernorm'", "mean 'rmsnorm'?"]),
         ({"model": {"preset": "gpt-2"}}, ["model.preset", "'euler' or 'gpt2'", "mean 'gpt2'?"]),
         ({"model": {"preset": ["gpt2"]}}, ["model.preset", "'euler' or 'gpt2'", "not ['gpt2']"]),

@@ -13,7 +13,7 @@ MODULES = [module.name for module in pkgutil.walk_packages(nanoeuler.__path__, "
 
 
 def load(name: str):
-    if name == "nanoeuler.bench.pytorch":
+    if name in ("nanoeuler.bench.pytorch", "nanoeuler.bench.ops_pytorch"):
         pytest.importorskip("torch", reason="PyTorch is not installed")
     return importlib.import_module(name)
 

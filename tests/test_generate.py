@@ -6,24 +6,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import runs
 
+import nanoeuler.generate
+from nanoeuler import cpu
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from nanoeuler.config import Config
 from nanoeuler.generate import print_stream
+from nanoeuler.model import Transformer
 from nanoeuler.parameters import initial_weights
 from nanoeuler.tokenizer import ByteTokenizer, CharTokenizer, Tokenizer
 
 CHARACTERS = "abcdefg éß\n"
 
 
-def write_run(run: Path, tokenizer: Tokenizer, step: int = 3, seed: int = 0, **model: Any) -> Path:
+def write_run(
+    run: Path, tokenizer: Tokenizer, step: int = 3, seed: int = 0, dtype: str = "float32", **model: Any
+) -> Path:
     """Write a checkpoint of an untrained model whose logits differ enough for a text of its own."""
     sizes = {"max_seq_len": 16, "num_layers": 2, "num_heads": 2, "hidden_dim": 16, "init_std": 0.4}
-    config = Config.model_validate({"model": {"vocab_size": tokenizer.vocab_size} | sizes | model})
+    sections = {"model": {"vocab_size": tokenizer.vocab_size} | sizes | model, "training": {"dtype": dtype}}
+    config = Config.model_validate(sections)
     run.mkdir(exist_ok=True)
-    weights = initial_weights(config.model, seed)
+    weights = initial_weights(config.model, seed, dtype)
     write_checkpoint(run, step, Checkpoint(config, weights, None, {}, tokenizer), keep=9)
     return run
 
@@ -105,6 +112,23 @@ def test_every_kind_of_model(model: dict[str, Any], tmp_path: Path, capfd: pytes
     write_run(tmp_path, ByteTokenizer(), **model)
     assert runs.generate_here("--checkpoint", str(tmp_path), "--tokens", "40") == 0
     assert len(capfd.readouterr().out) > 10
+
+
+@pytest.mark.parametrize(("device", "dtype"), [("cpu", np.float64), ("sim", np.float32), ("gpu", np.float32)])
+def test_weights_of_float64_are_float32_to_kernels(
+    device: str, dtype: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    models: list[Transformer] = []
+
+    def building(*arguments: Any) -> Transformer:
+        models.append(Transformer(*arguments))
+        return models[0]
+
+    write_run(tmp_path, CharTokenizer(CHARACTERS), dtype="float64")
+    monkeypatch.setattr(nanoeuler.generate, "op_table", lambda device: cpu)
+    monkeypatch.setattr(nanoeuler.generate, "Transformer", building)
+    assert len(text(capfd, tmp_path, "--device", device)) > 60
+    assert models[0].dtype == dtype
 
 
 def test_without_a_prompt_a_text_without_newlines_begins_anyhow(

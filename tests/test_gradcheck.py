@@ -1,6 +1,7 @@
 """The gradient check: right ops pass it, and every mutant is found and named by its tensor."""
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,7 +15,17 @@ from nanoeuler import cpu as ops
 from nanoeuler import gradcheck
 from nanoeuler.config import ModelConfig
 from nanoeuler.errors import run_command
-from nanoeuler.gradcheck import MODEL_CHECKS, OP_CHECKS, Row, check_model, check_op, derivative, relative_error
+from nanoeuler.gradcheck import (
+    LIMIT,
+    LIMIT_FLOAT32,
+    MODEL_CHECKS,
+    OP_CHECKS,
+    Row,
+    check_model,
+    check_op,
+    derivative,
+    relative_error,
+)
 from nanoeuler.model import Transformer
 from nanoeuler.parameters import parameter_shapes
 
@@ -30,8 +41,8 @@ def failures(rows: list[Row]) -> set[str]:
     return {row.tensor for row in rows if not row.passed}
 
 
-def check_ops(op: str, table: Any) -> list[Row]:
-    return [row for check in OP_CHECKS if check.op == op for row in check_op(check, table)]
+def check_ops(op: str, table: Any, dtype: type = np.float64) -> list[Row]:
+    return [row for check in OP_CHECKS if check.op == op for row in check_op(check, table, dtype)]
 
 
 @pytest.mark.parametrize("op", sorted({check.op for check in OP_CHECKS}))
@@ -40,6 +51,22 @@ def test_right_ops_pass(op: str) -> None:
     assert failures(rows) == set()
     assert max(row.error for row in rows) < 1e-8  # far from the limit
     assert rows
+
+
+@pytest.mark.parametrize("op", sorted({check.op for check in OP_CHECKS}))
+def test_right_ops_pass_in_float32(op: str) -> None:
+    rows = check_ops(op, ops, np.float32)
+    assert failures(rows) == set()
+    assert max(row.error for row in rows) < 1e-5  # far from the limit
+    assert {row.limit for row in rows} == {LIMIT_FLOAT32} != {LIMIT}
+
+
+def test_right_models_pass_in_float32() -> None:
+    for config in (SMALL, SMALL.model_copy(update={"norm": "layernorm", "activation": "gelu", "bias": True})):
+        rows = check_model("small", config, ops, np.float32)
+        assert failures(rows) == set()
+        assert {row.limit for row in rows} == {LIMIT_FLOAT32}
+        assert all(np.isfinite(row.error) for row in rows)
 
 
 @pytest.mark.parametrize("name", MODEL_CHECKS)
@@ -188,33 +215,172 @@ def swiglu_swaps_gate_and_up(dgate_up: Array, dout: Array, gate_up: Array) -> No
     dgate_up[...] = np.roll(dgate_up, dout.shape[1], axis=1)
 
 
-def gelu_forgets_the_three(dx: Array, dout: Array, x: Array) -> None:
+def residual_rmsnorm_forgets_what_is_handed_back(
+    dx: Array, dweight: Array, dout: Array, dtotal: Array, total: Array, weight: Array, rstd: Array
+) -> None:
+    ops.residual_rmsnorm_backward(dx, dweight, dout, np.zeros_like(dtotal), total, weight, rstd)
+
+
+def residual_rmsnorm_sends_both_through_the_norm(
+    dx: Array, dweight: Array, dout: Array, dtotal: Array, total: Array, weight: Array, rstd: Array
+) -> None:
+    ops.residual_rmsnorm_backward(dx, dweight, dout + dtotal, dtotal.copy(), total, weight, rstd)
+
+
+def residual_rmsnorm_misses_a_term(
+    dx: Array, dweight: Array, dout: Array, dtotal: Array, total: Array, weight: Array, rstd: Array
+) -> None:
+    xhat = total * rstd[:, None]
+    term = rstd[:, None] * xhat * (dout * weight * xhat).mean(axis=1, keepdims=True)
+    ops.residual_rmsnorm_backward(dx, dweight, dout, dtotal, total, weight, rstd)
+    dx += term
+
+
+def residual_rmsnorm_overwrites_instead_of_adding(
+    dx: Array, dweight: Array, dout: Array, dtotal: Array, total: Array, weight: Array, rstd: Array
+) -> None:
+    dweight[...] = 0
+    ops.residual_rmsnorm_backward(dx, dweight, dout, dtotal, total, weight, rstd)
+
+
+def residual_rmsnorm_forgets_the_last_row_of_the_weight(
+    dx: Array, dweight: Array, dout: Array, dtotal: Array, total: Array, weight: Array, rstd: Array
+) -> None:
+    last = dout[-1] * total[-1] * rstd[-1]
+    ops.residual_rmsnorm_backward(dx, dweight, dout, dtotal, total, weight, rstd)
+    dweight -= last
+
+
+def residual_rmsnorm_writes_dx_before_it_reads_dtotal(
+    dx: Array, dweight: Array, dout: Array, dtotal: Array, total: Array, weight: Array, rstd: Array
+) -> None:
+    ops.rmsnorm_backward(dx, dweight, dout, total, weight, rstd)
+    dx += dtotal
+
+
+def residual_rmsnorm_writes_dx_before_it_reads_dout(
+    dx: Array, dweight: Array, dout: Array, dtotal: Array, total: Array, weight: Array, rstd: Array
+) -> None:
+    ops.residual_rmsnorm_backward(dx, np.zeros_like(dweight), dout, dtotal, total, weight, rstd)
+    dweight += (dout * total * rstd[:, None]).sum(axis=0)
+
+
+def residual_layernorm_forgets_what_is_handed_back(
+    dx: Array, dweight: Array, dbias: Array | None, dout: Array, dtotal: Array, *norms: Array
+) -> None:
+    ops.residual_layernorm_backward(dx, dweight, dbias, dout, np.zeros_like(dtotal), *norms)
+
+
+def residual_layernorm_hands_it_back_twice(
+    dx: Array, dweight: Array, dbias: Array | None, dout: Array, dtotal: Array, *norms: Array
+) -> None:
+    ops.residual_layernorm_backward(dx, dweight, dbias, dout, 2 * dtotal, *norms)
+
+
+def residual_layernorm_forgets_the_mean(
+    dx: Array, dweight: Array, dbias: Array | None, dout: Array, dtotal: Array, *norms: Array
+) -> None:
+    _, weight, _, rstd = norms
+    term = (dout * weight).mean(axis=1, keepdims=True) * rstd[:, None]
+    ops.residual_layernorm_backward(dx, dweight, dbias, dout, dtotal, *norms)
+    dx += term
+
+
+def residual_layernorm_takes_the_bias_for_the_weight(
+    dx: Array, dweight: Array, dbias: Array | None, dout: Array, dtotal: Array, *norms: Array
+) -> None:
+    if dbias is not None:
+        dweight, dbias = dbias, dweight
+    ops.residual_layernorm_backward(dx, dweight, dbias, dout, dtotal, *norms)
+
+
+def residual_layernorm_sums_what_is_handed_back_into_the_bias(
+    dx: Array, dweight: Array, dbias: Array | None, dout: Array, dtotal: Array, *norms: Array
+) -> None:
+    if dbias is not None:
+        dbias += dtotal.sum(axis=0)
+    ops.residual_layernorm_backward(dx, dweight, dbias, dout, dtotal, *norms)
+
+
+def residual_layernorm_writes_dx_before_it_reads_dtotal(
+    dx: Array, dweight: Array, dbias: Array | None, dout: Array, dtotal: Array, *norms: Array
+) -> None:
+    ops.layernorm_backward(dx, dweight, dbias, dout, *norms)
+    dx += dtotal
+
+
+def gelu_slope(z: Array, three: float = 3) -> Array:
     root = math.sqrt(2 / math.pi)
-    t = np.tanh(root * (x + 0.044715 * x**3))
-    dx[...] = dout * 0.5 * (1 + t + x * (1 - t**2) * root * (1 + 0.044715 * x**2))
+    t = np.tanh(root * (z + 0.044715 * z**3))
+    return 0.5 * (1 + t + z * (1 - t**2) * root * (1 + three * 0.044715 * z**2))
 
 
-def cross_entropy_is_off_by_one(losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: float) -> None:
+def gelu_forgets_the_three(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: Array | None) -> None:
+    dx[...] = dout * gelu_slope(x + (0 if bias is None else bias), three=1)
+    if dbias is not None:
+        dbias += dx.sum(axis=0)
+
+
+def gelu_forgets_the_bias(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: Array | None) -> None:
+    ops.gelu_backward(dx, dbias, dout, x, None)
+
+
+def gelu_sums_dout_into_the_bias(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: Array | None) -> None:
+    if dbias is not None:
+        dbias += dout.sum(axis=0)
+    ops.gelu_backward(dx, None, dout, x, bias)
+
+
+def gelu_overwrites_the_bias(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: Array | None) -> None:
+    if dbias is not None:
+        dbias[...] = 0
+    ops.gelu_backward(dx, dbias, dout, x, bias)
+
+
+def gelu_sums_the_bias_over_channels(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: Array | None) -> None:
+    ops.gelu_backward(dx, None, dout, x, bias)
+    if dbias is not None:
+        dbias += dx.sum()
+
+
+def gelu_reads_x_after_writing_dx(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: Array | None) -> None:
+    incoming = dout.copy()
+    ops.gelu_backward(dx, None, dout, x, bias)
+    if dbias is not None:
+        dbias += (incoming * gelu_slope(x + bias)).sum(axis=0)
+
+
+def cross_entropy_is_off_by_one(losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: Array) -> None:
     wrong = np.where(targets < 0, targets, (targets + 1) % logits.shape[1]).astype(np.int32)
     ops.cross_entropy_backward(losses, dlogits, logits, wrong, dloss)
 
 
 def cross_entropy_minds_ignored_targets(
-    losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: float
+    losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: Array
 ) -> None:
     ops.cross_entropy_backward(losses, dlogits, logits, np.maximum(targets, 0), dloss)
 
 
-def cross_entropy_forgets_dloss(losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: float) -> None:
-    ops.cross_entropy_backward(losses, dlogits, logits, targets, 1.0)
+def cross_entropy_forgets_dloss(losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: Array) -> None:
+    ops.cross_entropy_backward(losses, dlogits, logits, targets, np.ones_like(dloss))
 
 
-def dropout_draws_again(dx: Array, dout: Array, rate: float, seed: int, stream: int, start: int) -> None:
-    ops.dropout_backward(dx, dout, rate, seed, stream + 1, start)
+def dropout_draws_again(
+    dx: Array, dout: Array, rate: float, seed: int, site: int, micro_batch: Array, start: int
+) -> None:
+    ops.dropout_backward(dx, dout, rate, seed, site + 1, micro_batch, start)
 
 
-def dropout_forgets_the_scale(dx: Array, dout: Array, rate: float, seed: int, stream: int, start: int) -> None:
-    ops.dropout_backward(dx, dout, rate, seed, stream, start)
+def dropout_is_a_micro_batch_late(
+    dx: Array, dout: Array, rate: float, seed: int, site: int, micro_batch: Array, start: int
+) -> None:
+    ops.dropout_backward(dx, dout, rate, seed, site, micro_batch + 1, start)
+
+
+def dropout_forgets_the_scale(
+    dx: Array, dout: Array, rate: float, seed: int, site: int, micro_batch: Array, start: int
+) -> None:
+    ops.dropout_backward(dx, dout, rate, seed, site, micro_batch, start)
     dx *= 1 - rate
 
 
@@ -240,21 +406,64 @@ MUTANTS: list[tuple[str, Callable[..., None], set[str]]] = [
     ("attention", attention_with("last head of the group only"), {"dk", "dv"}),
     ("swiglu", swiglu_takes_silu_for_sigmoid, {"dgate_up"}),
     ("swiglu", swiglu_swaps_gate_and_up, {"dgate_up"}),
-    ("gelu", gelu_forgets_the_three, {"dx"}),
+    ("residual_rmsnorm", residual_rmsnorm_forgets_what_is_handed_back, {"dx", "dbranch"}),
+    ("residual_rmsnorm", residual_rmsnorm_sends_both_through_the_norm, {"dx", "dbranch", "dweight"}),
+    ("residual_rmsnorm", residual_rmsnorm_misses_a_term, {"dx", "dbranch"}),
+    ("residual_rmsnorm", residual_rmsnorm_overwrites_instead_of_adding, {"dweight"}),
+    ("residual_rmsnorm", residual_rmsnorm_forgets_the_last_row_of_the_weight, {"dweight"}),
+    (
+        "residual_rmsnorm",
+        residual_rmsnorm_writes_dx_before_it_reads_dtotal,
+        {"dx (dx is dtotal)", "dbranch (dx is dtotal)"},
+    ),
+    ("residual_rmsnorm", residual_rmsnorm_writes_dx_before_it_reads_dout, {"dweight (dx is dout)"}),
+    ("residual_layernorm", residual_layernorm_forgets_what_is_handed_back, {"dx", "dbranch"}),
+    ("residual_layernorm", residual_layernorm_hands_it_back_twice, {"dx", "dbranch"}),
+    ("residual_layernorm", residual_layernorm_forgets_the_mean, {"dx", "dbranch"}),
+    ("residual_layernorm", residual_layernorm_takes_the_bias_for_the_weight, {"dweight", "dbias"}),
+    ("residual_layernorm", residual_layernorm_sums_what_is_handed_back_into_the_bias, {"dbias"}),
+    (
+        "residual_layernorm",
+        residual_layernorm_writes_dx_before_it_reads_dtotal,
+        {"dx (dx is dtotal)", "dbranch (dx is dtotal)"},
+    ),
+    ("gelu", gelu_forgets_the_three, {"dx", "dbias"}),
+    ("gelu", gelu_forgets_the_bias, {"dx", "dbias"}),
+    ("gelu", gelu_sums_dout_into_the_bias, {"dbias"}),
+    ("gelu", gelu_overwrites_the_bias, {"dbias"}),
+    ("gelu", gelu_sums_the_bias_over_channels, {"dbias"}),
+    ("gelu", gelu_reads_x_after_writing_dx, {"dbias (dx is x)"}),
     ("cross_entropy", cross_entropy_is_off_by_one, {"dlogits"}),
     ("cross_entropy", cross_entropy_minds_ignored_targets, {"dlogits"}),
     ("cross_entropy", cross_entropy_forgets_dloss, {"dlogits"}),
     ("dropout", dropout_draws_again, {"dx"}),
+    ("dropout", dropout_is_a_micro_batch_late, {"dx"}),
     ("dropout", dropout_forgets_the_scale, {"dx"}),
 ]
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("op", "faulty", "tensors"), MUTANTS)
-def test_every_mutant_of_an_op_is_found(op: str, faulty: Callable[..., None], tensors: set[str]) -> None:
+def test_every_mutant_of_an_op_is_found(op: str, faulty: Callable[..., None], tensors: set[str], dtype: type) -> None:
     """The tensors that are wrong fail, in place too where that is allowed, and no other does."""
-    failed = failures(check_ops(op, table_with(f"{op}_backward", faulty)))
+    failed = failures(check_ops(op, table_with(f"{op}_backward", faulty), dtype))
     in_place = {name for name in failed if "(" in name and name.partition(" (")[0] in tensors}
     assert failed - in_place == tensors
+
+
+@pytest.mark.parametrize("op", ["residual_rmsnorm", "residual_layernorm"])
+@pytest.mark.parametrize(("first", "second"), [("x", "branch"), ("branch", "x")])
+def test_a_sum_that_is_written_before_all_is_read_is_found(op: str, first: str, second: str) -> None:
+    """Right where the total is an array of its own, or the term that is read first."""
+
+    def faulty(*arguments: Any) -> None:
+        a = dict(zip(inspect.signature(getattr(ops, f"{op}_forward")).parameters, arguments, strict=True))
+        a["total"][...] = a[first]
+        a["total"] += a[second]
+        getattr(ops, f"{op}_forward")(**a | {"x": a["total"], "branch": np.zeros_like(a["total"])})
+
+    failed = failures(check_ops(op, table_with(f"{op}_forward", faulty)))
+    assert failed == {f"total (total is {second})"}
 
 
 def test_the_plain_attention_of_the_mutants_is_right_without_a_fault() -> None:
@@ -264,8 +473,8 @@ def test_the_plain_attention_of_the_mutants_is_right_without_a_fault() -> None:
 def test_a_small_error_in_one_small_element_is_found() -> None:
     """An error of a hundred-thousandth in an element a thousand times smaller than the largest."""
 
-    def faulty(dx: Array, dout: Array, x: Array) -> None:
-        ops.gelu_backward(dx, dout, x)
+    def faulty(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: Array | None) -> None:
+        ops.gelu_backward(dx, dbias, dout, x, bias)
         i = np.abs(np.abs(dx) - 1e-3 * np.abs(dx).max()).argmin()
         dx.flat[i] *= 1 + 1e-3
 
@@ -289,6 +498,24 @@ def test_a_mutant_op_in_the_model_is_found() -> None:
     assert failed == ALL - heads
 
 
+BEFORE_THE_FEED_FORWARD = {
+    "embedding.weight", "layers.0.attention_norm.weight", "layers.0.qkv.weight", "layers.0.attention_out.weight",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_mutant_norm_of_a_residual_in_the_model_is_found(dtype: type) -> None:
+    """Only what lies before the first norm that comes after a sum."""
+    table = table_with("residual_rmsnorm_backward", residual_rmsnorm_misses_a_term)
+    assert failures(check_model("euler", SMALL, table, dtype)) == BEFORE_THE_FEED_FORWARD
+
+
+def test_a_lost_bias_before_the_activation_is_found() -> None:
+    config = SMALL.model_copy(update={"activation": "gelu", "bias": True})
+    failed = failures(check_model("gpt2", config, table_with("gelu_backward", gelu_sums_dout_into_the_bias)))
+    assert failed == {"layers.0.up.bias"}
+
+
 def test_memory_that_nobody_wrote_is_found() -> None:
     def faulty(out: Array, x: Array, weight: Array, bias: Array | None) -> None:
         ops.linear_forward(out[:-1], x[:-1], weight, bias)
@@ -299,8 +526,9 @@ def test_memory_that_nobody_wrote_is_found() -> None:
 def test_a_forgotten_loss_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Transformer._head_forward_backward
 
-    def faulty(self: Transformer, k: int, a: Any, gradients: Any, x: Any, targets: Any, dloss: float) -> float:
-        return right(self, k, a, gradients, x, targets, dloss if k == 0 else 1.0)
+    def faulty(self: Transformer, k: int, *rest: Any) -> None:
+        *others, dloss = rest
+        right(self, k, *others, dloss if k == 0 else np.ones_like(dloss))
 
     monkeypatch.setattr(Transformer, "_head_forward_backward", faulty)
     assert failures(check_model("euler", SMALL, ops)) == ALL - {"final_norm.weight"}  # which only head 0 goes through
@@ -308,15 +536,21 @@ def test_a_forgotten_loss_weight_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_dropped_residual_gradient_is_found() -> None:
     """x + attention(x), with only one of the two paths back."""
+    table = table_with("residual_rmsnorm_backward", residual_rmsnorm_forgets_what_is_handed_back)
+    assert failures(check_model("euler", SMALL, table)) == BEFORE_THE_FEED_FORWARD
+
+
+def test_a_further_head_whose_gradient_is_lost_is_found() -> None:
+    """The heads meet in the residual stream, where the backward adds up in place."""
 
     def faulty(out: Array, x: Array, branch: Array) -> None:
         ops.residual_forward(out, x, branch)
-        if out is x:  # the backward adds up in place, the forward does not
+        if out is x:
             out[...] = branch
 
     failed = failures(check_model("euler", SMALL, table_with("residual_forward", faulty)))
-    assert {"embedding.weight", "layers.0.qkv.weight", "layers.0.attention_norm.weight"} <= failed
-    assert not {"final_norm.weight", "head.weight"} & failed
+    assert {"embedding.weight", "layers.0.qkv.weight", "layers.0.down.weight"} <= failed
+    assert not {name for name in ALL if name.startswith(("final_norm", "head", "prediction"))} & failed
 
 
 def test_a_missing_mask_in_the_backward_of_one_site_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,10 +623,32 @@ def test_command_checks_the_models(capsys: pytest.CaptureFixture[str], monkeypat
     assert "attention," not in text
 
 
-@pytest.mark.parametrize("arguments", [["--op", "layernrm"], ["--op"], ["--opp", "rope"], ["rope"]])
+def test_command_checks_another_device_in_float32(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def table(device: str) -> Any:
+        asked.append(device)
+        return table_with("gelu_backward", gelu_sums_dout_into_the_bias)
+
+    monkeypatch.setattr(gradcheck, "op_table", table)
+    assert run_command(gradcheck.main, ["--op", "rope", "--device", "sim"]) == 0
+    assert "all 4 gradients right" in (text := capsys.readouterr().out)
+    assert "limit 1e-04" in text
+    assert run_command(gradcheck.main, ["--op", "gelu", "--device", "gpu"]) == 1
+    assert "FAILED, 3 of 9 gradients: gelu, bias: dbias; gelu, bias: dbias (dx is dout)" in capsys.readouterr().out
+    assert asked == ["sim", "gpu"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--op", "layernrm"], ["--op"], ["--opp", "rope"], ["rope"], ["--device", "gpuu"], ["--device"]]
+)
 def test_command_explains_a_wrong_option(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(gradcheck.main, arguments) == 2
     text = capsys.readouterr().err
     assert text.startswith("error: ")
     if arguments == ["--op", "layernrm"]:
         assert "did you mean 'layernorm'?" in text
+    if "gpuu" in arguments:
+        assert "did you mean 'gpu'?" in text

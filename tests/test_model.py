@@ -8,7 +8,7 @@ import pytest
 from oracle import assert_close, dtypes, error, leaf, losses_of, needs_torch, reference_logits, reference_losses, torch
 
 from nanoeuler import cpu as ops
-from nanoeuler.activations import arena_shapes
+from nanoeuler.activations import arena_shapes, statistic_shapes
 from nanoeuler.config import ModelConfig
 from nanoeuler.model import Dropout, KeyValueCache, Transformer
 from nanoeuler.parameters import flat_size, initial_weights, named_views, parameter_shapes
@@ -183,6 +183,76 @@ def test_a_cache_may_hold_fewer_sequences_than_it_was_made_for() -> None:
     assert_close(model.next_logits(inputs[:2, 5:], cache), whole[:2, -1])
 
 
+def test_only_a_model_for_generation_has_a_cache_and_it_is_as_large_as_was_planned() -> None:
+    weights, inputs = weights_of(EULER), batch_of(EULER)[0]
+    for purpose in ("training", "evaluation"):
+        assert not hasattr(Transformer(EULER, ops, weights, 2, 5, purpose), "cache")
+    model = Transformer(EULER, ops, weights, 3, 5, "generation")
+    assert model.cache.arrays.shape == (2, 2, 3, 9, 2, 4)  # layers, keys and values, sequences, tokens, K, D
+    assert model.cache.arrays.dtype == model.dtype == np.float64
+    assert (model.cache.length, model.cache.capacity) == (0, 9)
+    whole = Transformer(EULER, ops, weights, 3, 9).logits(inputs)
+    for _ in range(2):  # what it held is of no consequence once its length is 0
+        model.cache.length = 0
+        model.next_logits(inputs[:, :5], model.cache)
+        assert_close(model.next_logits(inputs[:, 5:], model.cache), whole[:, -1])
+        assert model.cache.length == 9
+        model.cache.arrays[...] = np.nan
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.uint32])
+def test_tokens_of_the_host_may_be_of_any_integers_and_strides(dtype: type) -> None:
+    weights, (inputs, targets) = weights_of(EULER), batch_of(EULER)
+    model, one = Transformer(EULER, ops, weights, 3, 9), np.abs(targets[0])
+    generation = Transformer(EULER, ops, weights, 3, 9, "generation")
+    logits, losses = model.logits(inputs).copy(), model.losses(inputs, one).copy()
+    last = generation.next_logits(inputs, generation.cache).copy()
+    generation.cache.length = 0
+    strange = np.asfortranarray(inputs.astype(dtype)[:, ::-1])[:, ::-1]
+    assert not strange.flags.c_contiguous
+    assert (model.logits(strange) == logits).all()
+    assert (model.losses(strange, np.asfortranarray(one.astype(dtype))) == losses).all()
+    assert (generation.next_logits(strange, generation.cache) == last).all()
+
+
+@dtypes
+def test_the_arrays_of_a_batch_are_given_by_name(dtype: type) -> None:
+    """They lie in the model's one arena; statistics in one of their own, of the losses' precision."""
+    weights, (inputs, targets) = weights_of(EULER, dtype), batch_of(EULER)
+    model = Transformer(EULER, ops, weights, 3, 9)
+    for B, T in ((3, 9), (2, 4)):
+        arrays = model.activations(B, T)
+        shapes = arena_shapes(EULER, B, T) | statistic_shapes(EULER, B, T)
+        assert {name: array.shape for name, array in arrays.items()} == shapes
+        assert {array.dtype for array in arrays.values()} == {np.dtype(dtype)}
+        assert model.activations(B, T) is arrays  # made once
+    assert model.activations(3, 9)["losses"].ctypes.data == model.activations(2, 4)["losses"].ctypes.data
+    logits = model.logits(inputs)
+    assert np.shares_memory(logits, model.activations(3, 9)["logits"])
+    assert np.shares_memory(model.losses(inputs, targets[0]), model.activations(3, 9)["losses"])
+
+
+@dtypes
+def test_losses_are_added_to_and_each_heads_weight_is_its_own(dtype: type) -> None:
+    weights, (inputs, targets) = weights_of(EULER, dtype), batch_of(EULER)
+    model = Transformer(EULER, ops, weights, 3, 9)
+    tolerance = 1e-12 if dtype == np.float64 else 1e-5
+    views = named_views(np.zeros_like(weights), model.shapes)
+    losses, dloss = np.array([1, 2, 3], dtype), np.array(weights_of_losses(EULER), dtype)
+    model.loss_and_gradients(views, losses, inputs, targets, dloss)
+    once = losses - np.array([1, 2, 3], dtype)
+    model.loss_and_gradients(views, losses, inputs, targets, dloss)
+    assert losses == pytest.approx(2 * once + [1, 2, 3], rel=tolerance)
+    assert once[0] == pytest.approx(model.losses(inputs, targets[0]).sum(), rel=tolerance)
+    assert dloss.tolist() == np.array(weights_of_losses(EULER), dtype).tolist()
+    for k in range(3):  # a head's share of the gradient is linear in its weight
+        gradients = [np.zeros_like(weights) for _ in range(2)]
+        for flat, size in zip(gradients, (1, 2), strict=True):
+            losses_of(model, flat, inputs, targets, size * np.eye(3)[k])
+        assert error(gradients[1], 2 * gradients[0]) < tolerance
+        assert np.abs(gradients[0]).max() > 0
+
+
 @every_config
 def test_every_purpose_gives_the_same_in_no_more_memory_than_it_needs(name: str) -> None:
     config = CONFIGS[name]
@@ -280,7 +350,6 @@ def test_every_place_in_the_model_draws_numbers_of_its_own() -> None:
     losses_of(model, np.zeros_like(weights), inputs, targets, weights_of_losses(config), dropout)
     assert drawn["forward"] == [(11, site, 10**9, 18 * 24) for site in range(7)]
     assert drawn["backward"] == drawn["forward"][::-1]
-    assert 2 * 10**4 < 2**16  # sites of a model of ten thousand layers
 
 
 @every_config

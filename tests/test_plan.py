@@ -10,9 +10,11 @@ import nanoeuler.plan
 from nanoeuler import cpu
 from nanoeuler.config import Config, ModelConfig, load_config
 from nanoeuler.errors import UserError, run_command
+from nanoeuler.model import Transformer
 from nanoeuler.plan import (
     OVERHEAD_BYTES,
     available_bytes,
+    available_on,
     check_memory,
     flops_per_token,
     main,
@@ -80,32 +82,40 @@ def test_euler_by_hand() -> None:
     matrices = [28, 32, 16, 40, 20, 28]  # embedding, qkv, out, gate and up, down, head
     vectors = [4, 4, 4]
     weights = 4 * sum(map(padded, matrices + vectors))
-    # Pieces of 1, 2 and 2 sequences: 2 x 3 rows. The arrays are in the order of arena_shapes.
-    layer = [24, 6, 48, 12, 24, 24, 24, 6, 60, 30, 24]
-    trunk = [24, 24, 24, 6, 42, 6]
+    # Pieces of 1, 2 and 2 sequences: 2 x 3 rows. The arrays are in the order of arena_shapes and statistic_shapes.
+    layer = [24, 48, 24, 24, 24, 60, 30, 24]
+    trunk = [24, 24, 24, 42]
     backward = [24, 24, 48, 24]
-    sampler = [12, 3, 24, 6, 12, 12, 12, 3, 30, 15, 12, 12, 12, 12, 3, 7, 3]  # of one sequence, one token's logits
-    cache = 2 * 3 * 1 * 2
+    statistics = [6, 6, 6, 6, 12]
+    sampler = [12, 24, 12, 12, 12, 30, 15, 12, 12, 12, 12, 7, 3, 3, 3, 3, 6]  # of one sequence, one token's logits
+    cache = 2 * 3 * 1 * 2 + 4  # padded
+    step = 2 * 5 * 3  # inputs and targets
+    tokens, tables = 2 * 2 * 3, 2 * 3 * 1  # of one model: tokens and targets, cosines and sines
     assert memory_plan(config(EULER)) == {
         "weights": weights,
         "gradients (3 x)": 3 * weights,
         "optimizer state (m, v)": 2 * weights,
-        "activations (2 x 2 sequences)": 2 * 4 * sum(map(padded, layer + trunk + backward)),
+        "activations (2 x 2 sequences)": 2 * 4 * sum(map(padded, layer + trunk + backward + statistics)),
         "sampling": 4 * (sum(map(padded, sampler)) + cache),
+        "batches and tables": 4 * (step + 2 * (tokens + tables) + (2 * 3 + tables)),
     }
+    two_heads = memory_plan(config(EULER | {"num_prediction_heads": 2}, gradient_accumulation=7))
+    assert two_heads["batches and tables"] == 4 * (7 * 3 * 5 * 3 + 2 * (tokens + tables) + (2 * 3 + tables))
 
 
 def test_gpt2_by_hand() -> None:
     matrices = [28, 12, 48, 16, 20, 20]
     vectors = [12, 4, 5, 4] + [4, 4] * 3
     weights = 8 * sum(map(padded, matrices + vectors))
-    layer = [60, 15, 15, 180, 30, 60, 60, 60, 15, 15, 75, 75, 60]  # 5 x 3 rows in one piece, with means
-    trunk = [60, 60, 60, 15, 15, 105, 15]
+    layer = [60, 180, 60, 60, 60, 75, 75, 60]  # 5 x 3 rows in one piece
+    trunk = [60, 60, 60, 105]
     backward = [60, 60, 180, 60]
+    statistics = [15, 15, 15, 15, 15, 15, 15, 30]  # with means
     parts = memory_plan(config(GPT2, dtype="float64", pieces=1))
     assert parts["weights"] == parts["gradients (1 x)"] == weights
     assert parts["optimizer state (m, v)"] == 2 * weights
-    assert parts["activations (1 x 5 sequences)"] == 8 * sum(map(padded, layer + trunk + backward))
+    assert parts["activations (1 x 5 sequences)"] == 8 * sum(map(padded, layer + trunk + backward + statistics))
+    assert parts["batches and tables"] == 4 * (2 * 5 * 3 + 2 * 5 * 3 + 2 * 3)  # positions are weights
 
 
 @pytest.mark.parametrize("model", [EULER, GPT2, EULER | {"num_prediction_heads": 2, "num_layers": 3}], ids=str)
@@ -124,10 +134,19 @@ def test_a_training_step_takes_just_what_was_planned(
         return empty(size, dtype)
 
     monkeypatch.setattr(cpu, "empty", counting)
-    TrainingStep(planned.model, planned.training, cpu)
-    parts = memory_plan(planned)
-    del parts["sampling"]
-    assert sum(parts.values()) <= sum(allocated) < sum(parts.values()) + 64  # a norm or so besides
+    step = TrainingStep(planned.model, planned.training, cpu)
+    Transformer(planned.model, cpu, step.model_weights, 1, planned.model.max_seq_len, "generation")
+    heads, pieces = planned.model.num_prediction_heads, len(step.pieces)
+    numbers = 8 + (heads + pieces * heads + 1) * np.dtype(dtype).itemsize  # a counter; weights of losses, losses, norm
+    assert sum(allocated) == sum(memory_plan(planned).values()) + numbers
+    random = np.random.default_rng(0)
+    inputs = random.integers(0, 7, (5, 3), np.int32)
+    targets = random.integers(0, 7, (planned.model.num_prediction_heads, 5, 3), np.int32)
+    allocated.clear()
+    with step:
+        step.run([(inputs, targets)], 1e-3)
+        step.evaluate([(inputs, targets)])
+    assert allocated == []  # afterwards nothing more is taken
 
 
 def test_a_run_that_fits_passes_and_one_that_does_not_is_refused_with_the_bytes_of_each_part() -> None:
@@ -177,7 +196,7 @@ def test_the_command_prints_parameters_operations_and_bytes(capsys: pytest.Captu
     assert rows["floating-point operations per token"] == "912"
     assert rows["floating-point operations per step"] == "27.4 k"
     assert rows["floating-point operations in the run"] == "274 k"
-    for part, size in memory_plan(config(EULER)).items():
+    for part, size in memory_plan(config(EULER, gradient_accumulation=2)).items():
         assert part in rows
         assert f"{size:,}" in out
     assert rows["weights"] in out
@@ -232,6 +251,29 @@ def test_a_tokenizer_gives_the_vocabulary_where_none_is_configured() -> None:
 def test_a_wrong_option_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(main, ["--model.hidden", "3"]) == 2
     assert capsys.readouterr().err.startswith("error: unknown option '--model.hidden'")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["--device", "gpuu"], "unknown device 'gpuu' (did you mean 'gpu'?); --device takes cpu, gpu, sim"),
+        (["--training.dtype=bf16"], "--device cpu computes in float32, float64, and training.dtype is bf16"),
+        (["--training.dtype=float64", "--device=gpu"], "and training.dtype is float64: that takes --device cpu"),
+    ],
+)
+def test_a_device_that_cannot_be_planned_for_is_one_error(
+    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(main, [*arguments(EULER), *line]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert said in err
+
+
+def test_memory_of_the_cpu_is_what_counts_for_all_devices_but_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nanoeuler.plan, "available_bytes", lambda: 12345)
+    assert available_on("cpu") == available_on("sim") == 12345
 
 
 def test_a_containers_limit_counts(tmp_path: Path) -> None:

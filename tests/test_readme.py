@@ -23,6 +23,7 @@ SHORTER = {
         *("--training.sample_tokens", "5", "--data.dataset", "play.txt"),
     ],
     "nanoeuler.bench train": ["--sizes", "S", "--steps", "1", "--no-compile"],
+    "nanoeuler.bench ops": ["--size", "tiny", "--ops", "cross_entropy", "--steps", "1"],
     "nanoeuler.bench simt": ["--workloads", "attention", "--steps", "1", "--no-stock"],
     "nanoeuler.generate": ["--tokens", "5"],
     "nanoeuler.gradcheck": ["--op", "residual"],

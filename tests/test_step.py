@@ -515,6 +515,39 @@ def test_a_device_without_workers_takes_the_batch_in_one_piece() -> None:
     assert result == after(EULER, [batch(config)], pieces=1)[0][0]
 
 
+def test_a_model_of_bfloat16_computes_with_rounded_copies_that_follow_every_update() -> None:
+    """Weights, moments and gradients stay float32; the forward and backward, which no CPU does so, are left out."""
+
+    def rounded(x: np.ndarray) -> np.ndarray:
+        bits = x.view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)  # to the nearest, ties to even
+
+    def copy(out: np.ndarray, x: np.ndarray) -> None:
+        out[...] = rounded(x)
+
+    config, training = configs(EULER, dtype="bf16", pieces=2, workers=2)
+    step = TrainingStep(config, training, table_with(copy=copy))
+    assert {step.weights.dtype, step.m.dtype, step.v.dtype, step.norm.dtype} == {np.dtype(np.float32)}
+    assert {view.dtype for view in step.gradient_views().values()} == {np.dtype(np.float32)}
+    assert step.model_weights.dtype == np.uint16
+    assert (step.weights == initial_weights(config, training.seed)).all()
+    assert (step.model_weights == rounded(step.weights)).all()
+    for model in step.models:
+        arrays = model.activations(2, T)
+        assert np.shares_memory(model.weights["embedding.weight"], step.model_weights)
+        assert arrays["logits"].dtype == arrays["layers.0.qkv"].dtype == np.uint16
+        assert arrays["losses"].dtype == arrays["layers.0.lse"].dtype == model.cos.dtype == np.float32
+    step._passes = lambda: step._gradients[0].fill(1.0)  # but for the gradient, which is made up
+    before = step.model_weights.copy()
+    step._results[...] = 1.0
+    assert step.run([batch(config)], 1e-2).skipped == ""
+    assert (step.model_weights == rounded(step.weights)).all()
+    assert (step.model_weights != before).mean() > 0.5
+    step._results[...], before = np.nan, step.model_weights.copy()
+    assert step.run([batch(config)], 1e-2).skipped
+    assert (step.model_weights == before).all()
+
+
 def test_models_and_gradients_are_as_many_as_workers_and_pieces() -> None:
     for workers, pieces, models in ((1, 3, 1), (2, 3, 2), (9, 3, 3), (2, 1, 1)):
         config, training = configs(EULER, pieces=pieces, workers=workers)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import runs
 
+import nanoeuler.plan
 import nanoeuler.train
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Config, load_config
@@ -710,7 +711,7 @@ def test_a_file_where_the_samples_should_be(run: Path, text: Path, capfd: pytest
 def test_a_run_that_does_not_fit_is_refused_before_it_starts(
     run: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(nanoeuler.train, "available_bytes", lambda: 100 * 2**20)
+    monkeypatch.setattr(nanoeuler.plan, "available_bytes", lambda: 100 * 2**20)
     message = refusal(capfd, runs.options(run, text))
     assert "this run takes 300 MiB of memory and 100 MiB are available" in message
     for part in ("weights", "gradients (2 x)", "optimizer state", "activations (2 x 2 sequences)", "sampling"):
@@ -747,6 +748,8 @@ def test_texts_that_nothing_can_be_learned_from(
 
 BAD_OPTIONS: list[tuple[list[str], str]] = [
     (["--device", "cpuu"], "unknown device 'cpuu' (did you mean 'cpu'?); --device takes"),
+    (["--training.dtype", "bf16"], "--device cpu computes in float32, float64, and training.dtype is bf16"),
+    (["--training.dtype", "float64", "--device", "sim"], "and training.dtype is float64: that takes --device cpu"),
     (["--data.dataset", "tinyshakespear"], "(did you mean 'tinyshakespeare'?)"),
     (["--data.dataset", "."], "a folder, and a dataset is one text file"),
     (["--data.tokenizer_path", "bite"], "(did you mean 'byte'?)"),

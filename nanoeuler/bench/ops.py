@@ -70,7 +70,7 @@ def _parse(arguments: list[str]) -> Any:
     sizes = "; ".join(f"{name} ({size.about})" for name, size in SIZES.items())
     parser = Parser(prog="python -m nanoeuler.bench ops", description=ABOUT)
     parser.add_argument("--device", default="cpu", metavar="NAME", help=HELP)
-    parser.add_argument("--size", metavar="NAME", help=f"of the arrays: {sizes}")
+    parser.add_argument("--size", metavar="NAME", help=f"of the arrays: {sizes} [by device]")
     parser.add_argument("--ops", metavar="LIST", help="which ops, with commas: linear, adamw, rope_forward ... [all]")
     parser.add_argument("--ladder", action="store_true", help="the simpler versions of four ops too (gpu, sim)")
     parser.add_argument("--dtype", default="float32", metavar="NAME", help=f"{', '.join(GPU_DTYPES)} [float32]")
@@ -82,7 +82,9 @@ def _parse(arguments: list[str]) -> Any:
     _require("device", options.device, DEVICES)
     options.size = options.size or DEFAULT_SIZE[options.device]
     _require("size", options.size, SIZES)
-    _require("dtype", options.dtype, GPU_DTYPES if options.device != "cpu" else ("float32",))
+    _require("dtype", options.dtype, GPU_DTYPES)
+    if options.device == "cpu" and options.dtype != "float32":
+        raise UserError(f"--device cpu computes in float32: --dtype {options.dtype} takes --device gpu or sim")
     if options.ladder and (options.device == "cpu" or options.dtype == "bf16"):
         raise UserError("the ladders are of kernels in float32: --ladder takes --device gpu or sim, and not bf16")
     options.ops = list(OP_BENCHES) if options.ops is None else select(options.ops)
@@ -124,5 +126,6 @@ def _machine(device: str, workers: int) -> Result:
 
         driver = ask_driver(contexts=0)
         machine["driver"] = ".".join(map(str, driver.release or ()))  # the newest CUDA that it knows
-        machine["gpu"] = [(gpu.name, gpu.capability, gpu.total) for gpu in driver.gpus[:1]]
+        for gpu in driver.gpus[:1]:
+            machine["gpu"] = {"name": gpu.name, "capability": ".".join(map(str, gpu.capability)), "bytes": gpu.total}
     return machine

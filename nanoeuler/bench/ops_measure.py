@@ -120,6 +120,8 @@ def measure_op(entry: OpBench, bench: Bench, steps: int) -> Result:
         "contenders": {},
         "skipped": {},
     }
+    if bench.pytorch:
+        bench.pytorch.release()  # what the op before this one needed
     try:
         arguments = make_arguments(entry, bench.ops, bench.size, bench.dtype)
         contenders = _contenders(entry, bench, arguments, result["skipped"])
@@ -129,25 +131,30 @@ def measure_op(entry: OpBench, bench: Bench, steps: int) -> Result:
             raise
         result["skipped"] = {OURS: "its arrays do not fit in memory: take a smaller --size"}
         return result
-    runs = {name: contender.run for name, contender in contenders.items()}
-    roof = bench.roofs.get(PRODUCT if entry.flops else COPY)
-    samples = time_in_turns(runs | ({"roof": roof.run} if roof else {}), bench.clock, steps)
-    if roof:
-        result["roof"] = _roof(roof, PRODUCT if entry.flops else COPY, samples.pop("roof"))
-    ours = _seconds(samples[OURS])
-    for name, contender in contenders.items():
-        seconds = _seconds(samples[name])
-        result["contenders"][name] = {
-            "idea": contender.idea,
-            "run_seconds": measure.summary(seconds),
-            "first_seconds": first[name],
-            "launch_seconds": _launch(samples[name]),
-            "our_time": measure.compare(ours, seconds),
-            **_rates(result, measure.summary(seconds)["median"]),
-        }
-    if bench.pytorch:
-        bench.pytorch.release()
+    _time(result, contenders, bench, steps)
+    for name, numbers in result["contenders"].items():
+        numbers["first_seconds"] = first[name]
     return result
+
+
+def _time(result: Result, contenders: dict[str, Contender], bench: Bench, steps: int) -> None:
+    """Time all contenders, and the roof, in turns; note their numbers in the op's result."""
+    judge = PRODUCT if result["flops"] is not None else COPY
+    runs = {name: contender.run for name, contender in contenders.items()}
+    if judge in bench.roofs:
+        runs["roof"] = bench.roofs[judge].run
+    samples = time_in_turns(runs, bench.clock, steps)
+    if judge in bench.roofs:
+        result["roof"] = _roof(bench.roofs[judge], judge, samples.pop("roof"))
+    for name, turns in samples.items():
+        seconds = measure.summary(_seconds(turns))
+        result["contenders"][name] = {
+            "idea": contenders[name].idea,
+            "run_seconds": seconds,
+            "launch_seconds": _launch(turns),
+            "our_time": measure.compare(_seconds(samples[OURS]), _seconds(turns)),
+            **_rates(result, seconds["median"]),
+        }
 
 
 def _contenders(entry: OpBench, bench: Bench, arguments: Arguments, skipped: dict[str, str]) -> dict[str, Contender]:
@@ -155,14 +162,15 @@ def _contenders(entry: OpBench, bench: Bench, arguments: Arguments, skipped: dic
     given = in_order(entry.op, arguments)
     ours = partial(getattr(bench.ops, entry.op), *given)
     ladder = bench.ladders.get(entry.op, [])
-    contenders = {OURS: Contender(ours, ladder[-1].idea if ladder else "")}
+    by_cublas, idea = bench.cublas and entry.op.startswith("linear"), ladder[-1].idea if ladder else ""
+    contenders = {OURS: Contender(ours, "cuBLAS" if by_cublas else idea)}
     if bench.pytorch:
         try:
             contenders[EAGER] = Contender(bench.pytorch.equivalent(entry.op, arguments, bench.dtype))
         except Exception as error:
             skipped[EAGER] = _failed(error)
-    if bench.cublas and entry.op.startswith("linear"):
-        contenders[KERNEL] = Contender(without_cublas(ours))
+    if by_cublas:
+        contenders[KERNEL] = Contender(without_cublas(ours), idea)
     for version in ladder[:-1]:
         contenders[version.name] = Contender(partial(version.run, *given), version.idea)
     return contenders

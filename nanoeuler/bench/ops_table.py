@@ -80,7 +80,8 @@ def _table(title: str, first: str, rows: list[tuple[str, Result, Result]], colum
     table.add_column(first)
     used = [i for i, column in enumerate(cells) if any(column)]
     for i in used:
-        table.add_column(columns[i][0], justify="left" if columns[i][0] == "idea" else "right")
+        idea = columns[i][0] == "idea"
+        table.add_column(columns[i][0], justify="left" if idea else "right", no_wrap=not idea)
     for number, (name, _, _) in enumerate(rows):
         table.add_row(name, *(cells[i][number] for i in used))
     return table
@@ -117,7 +118,8 @@ def _against_pytorch(op: Result, contender: Result) -> str:
 
 
 def _ratio(op: Result, contender: Result) -> str:
-    return f"{contender['our_time']['of_medians']:.2g}"
+    ratio = contender["our_time"]["of_medians"]
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.2g}"
 
 
 _COLUMNS: list[Column] = [

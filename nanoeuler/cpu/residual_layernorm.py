@@ -15,7 +15,6 @@ through both while it is in the cache.
 
 import numpy as np
 
-from nanoeuler.cpu.layernorm import layernorm_backward, layernorm_forward
 from nanoeuler.cpu.parallel import blocks, ones, parallel, scratch
 
 
@@ -43,12 +42,26 @@ def residual_layernorm_forward(
         bias: (C,) or None.
         eps: added to the variance.
     """
+    N, C = x.shape
 
     def block(rows: slice) -> None:
-        np.add(x[rows], branch[rows], out=total[rows])
-        layernorm_forward(out[rows], mean[rows], rstd[rows], total[rows], weight, bias, eps)
+        one = ones(C, x.dtype)
+        t = np.add(x[rows], branch[rows], out=total[rows])
+        m = np.matmul(t, one, out=mean[rows])
+        m /= C
+        centred = np.subtract(t, m[:, None], out=out[rows])
+        squares = np.square(centred, out=scratch("residual_layernorm", centred.shape, x.dtype))
+        r = np.matmul(squares, one, out=rstd[rows])
+        r /= C
+        r += eps
+        np.sqrt(r, out=r)
+        np.reciprocal(r, out=r)
+        centred *= r[:, None]
+        centred *= weight
+        if bias is not None:
+            centred += bias
 
-    parallel(block, blocks(*x.shape))
+    parallel(block, blocks(N, C))
 
 
 def residual_layernorm_backward(
@@ -80,11 +93,24 @@ def residual_layernorm_backward(
     partial = scratch("residual_layernorm partial", (len(parts), 2, C), total.dtype)  # dweight and dbias of each block
 
     def block(index: int) -> None:
-        rows, own = parts[index], partial[index]
-        own[:] = 0
-        dnorm = scratch("residual_layernorm dnorm", total[rows].shape, total.dtype)
-        layernorm_backward(dnorm, own[0], own[1], dout[rows], total[rows], weight, mean[rows], rstd[rows])
-        np.add(dtotal[rows], dnorm, out=dx[rows])
+        rows = parts[index]
+        shape, r = total[rows].shape, rstd[rows, None]
+        xhat = np.subtract(total[rows], mean[rows, None], out=scratch("residual_layernorm xhat", shape, total.dtype))
+        xhat *= r
+        product = np.multiply(dout[rows], xhat, out=scratch("residual_layernorm product", shape, total.dtype))
+        one = ones(len(product), total.dtype)
+        np.matmul(one, product, out=partial[index, 0])
+        np.matmul(one, dout[rows], out=partial[index, 1])
+        mean_g_xhat = product @ weight
+        mean_g_xhat /= C
+        mean_g = dout[rows] @ weight
+        mean_g /= C
+        g = np.multiply(dout[rows], weight, out=product)
+        g -= mean_g[:, None]
+        xhat *= mean_g_xhat[:, None]
+        g -= xhat
+        g *= r
+        np.add(dtotal[rows], g, out=dx[rows])
 
     parallel(block, range(len(parts)))
     sums = ones(len(parts), total.dtype) @ partial.reshape(len(parts), 2 * C)

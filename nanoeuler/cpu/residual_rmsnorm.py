@@ -16,7 +16,6 @@ through both while it is in the cache.
 import numpy as np
 
 from nanoeuler.cpu.parallel import blocks, ones, parallel, scratch
-from nanoeuler.cpu.rmsnorm import rmsnorm_backward, rmsnorm_forward
 
 
 def residual_rmsnorm_forward(
@@ -39,12 +38,20 @@ def residual_rmsnorm_forward(
         weight: (C,).
         eps: added to the mean square, so that a row of zeros stays zeros.
     """
+    N, C = x.shape
 
     def block(rows: slice) -> None:
-        np.add(x[rows], branch[rows], out=total[rows])
-        rmsnorm_forward(out[rows], rstd[rows], total[rows], weight, eps)
+        t = np.add(x[rows], branch[rows], out=total[rows])
+        squares = np.square(t, out=out[rows])
+        r = np.matmul(squares, ones(C, x.dtype), out=rstd[rows])
+        r /= C
+        r += eps
+        np.sqrt(r, out=r)
+        np.reciprocal(r, out=r)
+        xhat = np.multiply(t, r[:, None], out=out[rows])
+        xhat *= weight
 
-    parallel(block, blocks(*x.shape))
+    parallel(block, blocks(N, C))
 
 
 def residual_rmsnorm_backward(
@@ -72,11 +79,18 @@ def residual_rmsnorm_backward(
     partial = scratch("residual_rmsnorm partial", (len(parts), C), total.dtype)  # a row a block
 
     def block(index: int) -> None:
-        rows, own = parts[index], partial[index]
-        own[:] = 0
-        dnorm = scratch("residual_rmsnorm dnorm", total[rows].shape, total.dtype)
-        rmsnorm_backward(dnorm, own, dout[rows], total[rows], weight, rstd[rows])
-        np.add(dtotal[rows], dnorm, out=dx[rows])
+        rows = parts[index]
+        shape, r = total[rows].shape, rstd[rows, None]
+        xhat = np.multiply(total[rows], r, out=scratch("residual_rmsnorm xhat", shape, total.dtype))
+        product = np.multiply(dout[rows], xhat, out=scratch("residual_rmsnorm product", shape, total.dtype))
+        np.matmul(ones(len(product), total.dtype), product, out=partial[index])
+        mean = product @ weight  # mean_c(g xhat) = Σ_c dout xhat weight / C
+        mean /= C
+        g = np.multiply(dout[rows], weight, out=product)
+        xhat *= mean[:, None]
+        g -= xhat
+        g *= r
+        np.add(dtotal[rows], g, out=dx[rows])
 
     parallel(block, range(len(parts)))
     dweight += ones(len(parts), total.dtype) @ partial

@@ -1,34 +1,36 @@
 """Causal attention on the GPU, as FlashAttention: scores live in registers and shared memory, never in an array.
 
-Sources: Dao et al. 2022, arXiv:2205.14135; FlashAttention-2: Dao 2023, arXiv:2307.08691; the online softmax: Milakov and
-Gimelshein 2018, arXiv:1805.02867. Letters and formulas: :mod:`nanoeuler.cpu.attention`.
+Sources: Dao et al. 2022, arXiv:2205.14135, and Dao 2023, arXiv:2307.08691; the online softmax: Milakov and Gimelshein
+2018, arXiv:1805.02867. Letters and formulas are those of :mod:`nanoeuler.cpu.attention`.
 
 A block of threads owns ROWS rows of one head: queries in the forward and for dq, keys for dk and dv. They are read into
-shared memory once. The other side streams past them, COLUMNS rows at a time, through a second tile of shared memory; of
-its rows only those are read that some owned row may see. Between the two lies a ROWS x COLUMNS tile of scores.
+shared memory once. The other side streams past them, COLUMNS rows at a time, through one more tile of shared memory,
+and only those of its rows that an owned row may see. Between the two lies a tile of ROWS x COLUMNS scores::
 
-    forward     owns q             streams k, v        scores -> p,        out += p v
-    dq          owns q, dout       streams v, k        scores -> dscores,  dq  += dscores k
-    dk, dv      owns k, v          streams q, dout, q  scores -> p,        dv  += pᵀ dout,   dk += dscoresᵀ q
+    attend            owns q         streams k, v          scores -> p           out += p v
+    queries_gradient  owns q, dout   streams v, k          scores -> dscores     dq += dscores k
+    keys_gradients    owns k, v      streams q, dout, q    scores -> p, dscores  dv += pᵀ dout, dk += dscoresᵀ q
 
-Online softmax: a row's scores come a tile at a time, so its maximum m and its sum are only known so far. When a tile
-raises m, what has been added up is too large by e^(m_new - m_old), and is multiplied by e^(m_old - m_new):
+Online softmax. A row's scores come a tile at a time, so its maximum m and its sum are only those so far. Where a tile
+raises m, all that was added up is too large by e^(m_new - m), and is shrunk before more is added::
 
-    m_new = max(m, scores)    sum = sum e^(m - m_new) + Σ e^(scores - m_new)    out likewise; at the end out / sum
+    m_new = max(m, scores)    sum = e^(m - m_new) sum + Σ e^(scores - m_new)    out = e^(m - m_new) out + Σ e^(…) v
 
-Shared among threads: a warp owns 16 rows of the tile. Its lanes stand in 4 rows of 8 (row, column = lane // 8, lane % 8):
+At the end out is divided by sum, and lse = m + log sum. The backward has lse, so p = e^(scores - lse) at once.
 
-    scores      lane -> rows 4 row ... 4 row + 3, columns column, column + 8, ...      sums over D, two operands in shared
-    out, d...   lane -> the same rows, VECTOR adjacent elements of D in every 8 VECTOR   sums over COLUMNS
+Threads. A warp owns 16 of the rows. Its 32 lanes stand in 4 rows of 8, and each works on 4 of the warp's rows::
 
-Each is a small matrix product whose result stays in registers: 4 x 4 scores cost 8 reads of shared memory of four floats
-each for 64 multiply-adds. The 8 lanes that share a row find its maximum by shuffles. p must pass from the first product
-to the second, where other lanes need it, and does so through a third tile, which only its own warp writes and reads.
+    scores         columns column, column + 8, ...            column = lane % 8; sums over D
+    out, dq, ...   4 adjacent elements of D out of every 32   sums over COLUMNS
 
-Bytes: scores, B H T S numbers, move nowhere. The forward reads q and writes out once, and reads the visible half of k
-and v once for each ROWS queries, mostly from the L2 cache: 4 · 2 D · T S / (2 ROWS) for each head, 1 / 64 of what the
-scores would take at D = 64. A query head reads the keys of its group where they are. The gradients are added up by the
-block that owns them, over the G query heads of a key too, in the same order in every run.
+Both are small matrix products from shared memory into registers: 4 x 4 scores times 4 elements of D are 64
+multiply-adds for 8 reads of 16 bytes. The 8 lanes that share a row find its maximum and its sum by shuffles. The second
+product needs p from all of them, so p passes through a tile of its own; a warp writes and reads its own 16 rows there.
+
+Bytes. Of the B H T S scores none goes to memory. q is read once and out written once; the half of k and v that is seen
+is read for each ROWS queries, mostly from the L2 cache, and by the G query heads of a group from the same place. The
+gradients of a key are summed by the block that owns it, over the G heads too: no atomics, the same bits in every run.
+The backward reads q twice per tile, since a tile for dout beside it would not fit.
 """
 
 import math
@@ -38,7 +40,7 @@ import numpy as np
 
 from nanoeuler.errors import UserError
 from nanoeuler.gpu.backend import cuda, float32, uint32
-from nanoeuler.gpu.bfloat16 import narrow, widen
+from nanoeuler.gpu.bfloat16 import BFLOAT16, narrow, widen, widen_bfloat16
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.memory import scratch
 from nanoeuler.gpu.variant import variant
@@ -46,44 +48,50 @@ from nanoeuler.gpu.warp import FULL, WARP
 
 Array = Any
 
-#: Rows of a warp, and of each of its lanes; lanes that share a row; adjacent elements of D that a lane owns.
-WARP_ROWS, LANE_ROWS, LANES, VECTOR = 16, 4, 8, 4
+WARP_ROWS = 16  # rows that a warp owns
+LANE_ROWS = 4  # adjacent rows that a lane works on
+LANES = 8  # lanes that work on the same rows
+VECTOR = 4  # adjacent floats that a lane reads at a time
 MINUS_INFINITY = np.float32(-np.inf)
 
-# What a variant of the kernels exchanges: see `tiles`, which computes them.
-WARPS = 4
+# A kernel is compiled for these, and `tile_sizes` says for which others: here D = 64.
+WARPS = 4  # of a block
 ROWS = 64  # 16 for each warp
 COLUMNS = 32
-LANE_COLUMNS = 4  # COLUMNS / 8: a lane has 4 x 4 scores
-CHUNKS = 2  # HEAD / 32, where HEAD is D rounded up
-STRIDE = 68  # HEAD + 4: the 8 rows that a warp reads at a time then begin in different banks
+LANE_COLUMNS = 4  # COLUMNS / 8
+CHUNKS = 2  # D / 32, rounded up: tiles are filled with zeros
+STRIDE = 68  # from row to row: 32 CHUNKS + 4, so that 8 rows which a warp reads side by side lie in different banks
 P_STRIDE = 68  # ROWS + 4, likewise
 
-#: By padded head size: most warps of a block, and COLUMNS, forward and backward, so that the tiles fit into 48 KB.
-SHAPES = {
-    32: ((4, 32), (4, 32)),
-    64: ((4, 32), (2, 32)),
-    96: ((4, 32), (2, 32)),
-    128: ((4, 16), (2, 16)),
-}
+#: CHUNKS: the most warps of a block, and COLUMNS, forward and backward. As large as 48 KB of shared memory allow.
+SHAPES = {1: ((4, 32), (4, 32)), 2: ((4, 32), (2, 32)), 3: ((4, 32), (2, 32)), 4: ((4, 16), (2, 16))}
 
 
-def tiles(D: int, rows: int, backward: bool) -> dict[str, int]:
-    """Return what a kernel is compiled with, for this head size and this many rows to be shared out among blocks."""
-    head = next((size for size in SHAPES if size >= D), None)
-    if head is None:
-        raise UserError(f"attention on the GPU has head sizes to {max(SHAPES)}, not {D}: use more, smaller heads")
-    (most, columns), warps = SHAPES[head][backward], 1
-    while warps < most and warps * WARP_ROWS < rows:
+def tile_sizes(D: int, owned: int, streamed: int, backward: bool) -> dict[str, int]:
+    """Return what a kernel is compiled for, given the head size and how many rows of a head are owned and streamed.
+
+    >>> sizes = tile_sizes(64, 1024, 1024, backward=False)
+    >>> sizes["ROWS"], sizes["COLUMNS"]
+    (64, 32)
+
+    Raises:
+        UserError: the head size is above 128.
+    """
+    chunks, warps = -(-D // WARP), 1
+    if chunks not in SHAPES:
+        raise UserError(f"attention on the GPU has head sizes from 1 to {WARP * max(SHAPES)}, not {D}")
+    most_warps, columns = SHAPES[chunks][backward]
+    while warps < most_warps and warps * WARP_ROWS < owned:
         warps *= 2
+    while columns > LANES and columns // 2 >= streamed:
+        columns //= 2
     return {
         "WARPS": warps, "ROWS": WARP_ROWS * warps, "P_STRIDE": WARP_ROWS * warps + 4,
-        "COLUMNS": columns, "LANE_COLUMNS": columns // LANES,
-        "CHUNKS": head // WARP, "STRIDE": head + 4,
+        "COLUMNS": columns, "LANE_COLUMNS": columns // LANES, "CHUNKS": chunks, "STRIDE": WARP * chunks + 4,
     }  # fmt: skip
 
 
-# What a lane does with its own numbers. Inlined, so that the loops over these are unrolled and they stay in registers.
+# What a lane does with its own numbers, inlined: then the loops over them are unrolled, and they are registers.
 
 
 @cuda.jit(device=True, forceinline=True)
@@ -95,46 +103,66 @@ def clear(sums: Any) -> None:
                 sums[i, e, x] = float32(0)
 
 
+def loader(convert: Any) -> Any:
+    """Return the function that reads rows into a tile, for arrays whose elements ``convert`` makes float32."""
+
+    @cuda.jit(device=True, forceinline=True)
+    def load(
+        tile: Any, read: Any, x: Any, b: Any, first: Any, h: Any, scale: Any, lane: Any, warp: Any, warps: Any
+    ) -> None:
+        """Fill a tile with rows of a head, from ``first`` on, times ``scale``; with zeros where the array ends.
+
+        A warp reads four rows at a time into registers before it writes them: as many loads are on their way at once.
+        """
+        for base in range(LANE_ROWS * warp, tile.shape[0], LANE_ROWS * warps):
+            for i in range(LANE_ROWS):
+                n = first + base + i
+                for e in range(read.shape[1]):
+                    d = lane + WARP * e
+                    inside = n < x.shape[1] and d < x.shape[3]
+                    read[i, e] = convert(x[b, n, h, d]) * scale if inside else float32(0)
+            for i in range(LANE_ROWS):
+                for e in range(read.shape[1]):
+                    tile[base + i, lane + WARP * e] = read[i, e]
+
+    return load
+
+
+load, load_bfloat16 = loader(widen), loader(widen_bfloat16)
+
+
 @cuda.jit(device=True, forceinline=True)
-def dot_products(scores: Any, a: Any, b: Any, row: Any, column: Any, D: Any) -> None:
-    """Write a lane's scores: the rows ``row + i`` of tile ``a`` times the rows ``column + 8 j`` of tile ``b``."""
+def dot_products(scores: Any, own: Any, tile: Any, row: Any, column: Any, D: Any) -> None:
+    """Write a lane's scores: rows ``row + i`` of the owned tile times rows ``column + 8 j`` of the streamed one."""
     for i in range(scores.shape[0]):
         for j in range(scores.shape[1]):
             scores[i, j] = float32(0)
-    for start in range(0, D, VECTOR):  # tiles are filled with zeros up to HEAD
+    for start in range(0, D, VECTOR):
         d = uint32(start)
         for i in range(scores.shape[0]):
             for j in range(scores.shape[1]):
                 for x in range(VECTOR):
-                    scores[i, j] += a[row + i, d + x] * b[column + LANES * j, d + x]
+                    scores[i, j] += own[row + i, d + x] * tile[column + LANES * j, d + x]
 
 
 @cuda.jit(device=True, forceinline=True)
-def add_products(sums: Any, p: Any, b: Any, row: Any, column: Any) -> None:
-    """Add to a lane's sums the transposed tile ``p`` times the tile ``b``, over all of their rows."""
-    for start in range(0, p.shape[0], 2):
+def put_transposed(p_tile: Any, p: Any, row: Any, column: Any) -> None:
+    """Write a lane's part of p, or of dscores, to its tile, which lies COLUMNS by ROWS."""
+    for j in range(p.shape[1]):
+        for i in range(p.shape[0]):
+            p_tile[column + LANES * j, row + i] = p[i, j]
+
+
+@cuda.jit(device=True, forceinline=True)
+def add_products(sums: Any, p_tile: Any, tile: Any, row: Any, column: Any) -> None:
+    """Add p times the streamed tile to a lane's sums: a column of p times a row of the tile, one after the other."""
+    for start in range(0, p_tile.shape[0], 2):  # two at a time: fewer steps of the loop
         for y in range(2):
             s = uint32(start) + y
             for i in range(sums.shape[0]):
                 for e in range(sums.shape[1]):
                     for x in range(sums.shape[2]):
-                        sums[i, e, x] += p[s, row + i] * b[s, WARP * e + VECTOR * column + x]
-
-
-@cuda.jit(device=True, forceinline=True)
-def put(tile: Any, numbers: Any, row: Any, lane: Any) -> None:
-    """Write what a warp has read to the rows from ``row`` of a tile."""
-    for i in range(numbers.shape[0]):
-        for e in range(numbers.shape[1]):
-            tile[row + i, lane + WARP * e] = numbers[i, e]
-
-
-@cuda.jit(device=True, forceinline=True)
-def put_transposed(p: Any, scores: Any, row: Any, column: Any) -> None:
-    """Write a lane's numbers to the transposed tile ``p``."""
-    for j in range(scores.shape[1]):
-        for i in range(scores.shape[0]):
-            p[column + LANES * j, row + i] = scores[i, j]
+                        sums[i, e, x] += p_tile[s, row + i] * tile[s, WARP * e + VECTOR * column + x]
 
 
 @cuda.jit(device=True)
@@ -171,13 +199,7 @@ def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> 
     kv = uint32(h // (H // K))
     first = uint32((cuda.gridDim.x - 1 - cuda.blockIdx.x) * ROWS)
 
-    for base in range(LANE_ROWS * warp, ROWS, LANE_ROWS * WARPS):
-        for i in range(LANE_ROWS):
-            t = first + base + i
-            for e in range(CHUNKS):
-                d = lane + WARP * e
-                read[i, e] = widen(q[b, t, h, d]) * scale if t < T and d < D else float32(0)
-        put(q_tile, read, base, lane)
+    load(q_tile, read, q, b, first, h, scale, lane, warp, WARPS)
     for i in range(LANE_ROWS):
         largest[i] = MINUS_INFINITY
         sums[i] = float32(0)
@@ -186,13 +208,7 @@ def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> 
     for begin in range(0, min(first + ROWS, T) + S - T, COLUMNS):  # up to what the last query sees
         start = uint32(begin)
         cuda.syncthreads()  # the last tile is no longer needed
-        for base in range(LANE_ROWS * warp, COLUMNS, LANE_ROWS * WARPS):
-            for i in range(LANE_ROWS):
-                s = start + base + i
-                for e in range(CHUNKS):
-                    d = lane + WARP * e
-                    read[i, e] = widen(k[b, s, kv, d]) if s < S and d < D else float32(0)
-            put(tile, read, base, lane)
+        load(tile, read, k, b, start, kv, float32(1), lane, warp, WARPS)
         cuda.syncthreads()
         dot_products(p, q_tile, tile, row, column, D)
         for i in range(LANE_ROWS):
@@ -212,13 +228,7 @@ def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> 
                 p[i, j] = math.exp(p[i, j] - new)
                 sums[i] += p[i, j]  # of this lane's keys
         cuda.syncthreads()
-        for base in range(LANE_ROWS * warp, COLUMNS, LANE_ROWS * WARPS):
-            for i in range(LANE_ROWS):
-                s = start + base + i
-                for e in range(CHUNKS):
-                    d = lane + WARP * e
-                    read[i, e] = widen(v[b, s, kv, d]) if s < S and d < D else float32(0)
-            put(tile, read, base, lane)
+        load(tile, read, v, b, start, kv, float32(1), lane, warp, WARPS)
         put_transposed(p_tile, p, row, column)
         cuda.syncthreads()
         add_products(total, p_tile, tile, row, column)
@@ -275,20 +285,8 @@ def queries_gradient(
     kv = uint32(h // (H // K))
     first = uint32((cuda.gridDim.x - 1 - cuda.blockIdx.x) * ROWS)
 
-    for base in range(LANE_ROWS * warp, ROWS, LANE_ROWS * WARPS):
-        for i in range(LANE_ROWS):
-            t = first + base + i
-            for e in range(CHUNKS):
-                d = lane + WARP * e
-                read[i, e] = widen(q[b, t, h, d]) * scale if t < T and d < D else float32(0)
-        put(q_tile, read, base, lane)
-    for base in range(LANE_ROWS * warp, ROWS, LANE_ROWS * WARPS):
-        for i in range(LANE_ROWS):
-            t = first + base + i
-            for e in range(CHUNKS):
-                d = lane + WARP * e
-                read[i, e] = widen(dout[b, t, h, d]) if t < T and d < D else float32(0)
-        put(dout_tile, read, base, lane)
+    load(q_tile, read, q, b, first, h, scale, lane, warp, WARPS)
+    load(dout_tile, read, dout, b, first, h, float32(1), lane, warp, WARPS)
     for i in range(LANE_ROWS):
         t = first + row + i
         row_lse[i] = lse[b, h, t] if t < T else float32(0)
@@ -298,23 +296,11 @@ def queries_gradient(
     for begin in range(0, min(first + ROWS, T) + S - T, COLUMNS):  # up to what the last query sees
         start = uint32(begin)
         cuda.syncthreads()  # the last tile is no longer needed
-        for base in range(LANE_ROWS * warp, COLUMNS, LANE_ROWS * WARPS):
-            for i in range(LANE_ROWS):
-                s = start + base + i
-                for e in range(CHUNKS):
-                    d = lane + WARP * e
-                    read[i, e] = widen(v[b, s, kv, d]) if s < S and d < D else float32(0)
-            put(tile, read, base, lane)
+        load(tile, read, v, b, start, kv, float32(1), lane, warp, WARPS)
         cuda.syncthreads()
         dot_products(dp, dout_tile, tile, row, column, D)
         cuda.syncthreads()
-        for base in range(LANE_ROWS * warp, COLUMNS, LANE_ROWS * WARPS):
-            for i in range(LANE_ROWS):
-                s = start + base + i
-                for e in range(CHUNKS):
-                    d = lane + WARP * e
-                    read[i, e] = widen(k[b, s, kv, d]) if s < S and d < D else float32(0)
-            put(tile, read, base, lane)
+        load(tile, read, k, b, start, kv, float32(1), lane, warp, WARPS)
         cuda.syncthreads()
         dot_products(p, q_tile, tile, row, column, D)
         for i in range(LANE_ROWS):
@@ -356,20 +342,8 @@ def keys_gradients(
     kv, b = uint32(cuda.blockIdx.y), uint32(cuda.blockIdx.z)
     first = uint32(cuda.blockIdx.x * ROWS)
 
-    for base in range(LANE_ROWS * warp, ROWS, LANE_ROWS * WARPS):
-        for i in range(LANE_ROWS):
-            s = first + base + i
-            for e in range(CHUNKS):
-                d = lane + WARP * e
-                read[i, e] = widen(k[b, s, kv, d]) if s < S and d < D else float32(0)
-        put(k_tile, read, base, lane)
-    for base in range(LANE_ROWS * warp, ROWS, LANE_ROWS * WARPS):
-        for i in range(LANE_ROWS):
-            s = first + base + i
-            for e in range(CHUNKS):
-                d = lane + WARP * e
-                read[i, e] = widen(v[b, s, kv, d]) if s < S and d < D else float32(0)
-        put(v_tile, read, base, lane)
+    load(k_tile, read, k, b, first, kv, float32(1), lane, warp, WARPS)
+    load(v_tile, read, v, b, first, kv, float32(1), lane, warp, WARPS)
     clear(total_k)
     clear(total_v)
 
@@ -379,13 +353,7 @@ def keys_gradients(
         for begin in range(earliest, T, COLUMNS):
             start = uint32(begin)
             cuda.syncthreads()  # the last tile is no longer needed
-            for base in range(LANE_ROWS * warp, COLUMNS, LANE_ROWS * WARPS):
-                for i in range(LANE_ROWS):
-                    t = start + base + i
-                    for e in range(CHUNKS):
-                        d = lane + WARP * e
-                        read[i, e] = widen(q[b, t, h, d]) * scale if t < T and d < D else float32(0)
-                put(tile, read, base, lane)
+            load(tile, read, q, b, start, h, scale, lane, warp, WARPS)
             cuda.syncthreads()
             dot_products(p, k_tile, tile, row, column, D)
             for j in range(LANE_COLUMNS):
@@ -396,24 +364,12 @@ def keys_gradients(
                     p[i, j] = seen if t < T and first + row + i <= t + S - T else float32(0)
             put_transposed(p_tile, p, row, column)
             cuda.syncthreads()
-            for base in range(LANE_ROWS * warp, COLUMNS, LANE_ROWS * WARPS):
-                for i in range(LANE_ROWS):
-                    t = start + base + i
-                    for e in range(CHUNKS):
-                        d = lane + WARP * e
-                        read[i, e] = widen(dout[b, t, h, d]) if t < T and d < D else float32(0)
-                put(tile, read, base, lane)
+            load(tile, read, dout, b, start, h, float32(1), lane, warp, WARPS)
             cuda.syncthreads()
             dot_products(dp, v_tile, tile, row, column, D)
             add_products(total_v, p_tile, tile, row, column)
             cuda.syncthreads()
-            for base in range(LANE_ROWS * warp, COLUMNS, LANE_ROWS * WARPS):
-                for i in range(LANE_ROWS):
-                    t = start + base + i
-                    for e in range(CHUNKS):
-                        d = lane + WARP * e
-                        read[i, e] = widen(q[b, t, h, d]) * scale if t < T and d < D else float32(0)
-                put(tile, read, base, lane)
+            load(tile, read, q, b, start, h, scale, lane, warp, WARPS)
             for j in range(LANE_COLUMNS):
                 t = start + column + LANES * j
                 column_delta = delta[b, h, t] if t < T else float32(0)
@@ -433,6 +389,11 @@ def keys_gradients(
                     dv[b, s, kv, d] = narrow(total_v[i, e, x])
 
 
+def fitted(kernel: Any, sizes: dict[str, int], q: Array) -> Any:
+    """Return the kernel for these tiles and for the type of the queries' elements."""
+    return variant(kernel, **sizes, load=load_bfloat16 if q.dtype == BFLOAT16 else load)
+
+
 def attention_forward(out: Array, lse: Array, q: Array, k: Array, v: Array) -> None:
     """Write the attention's output and the log-sum-exp that the backward needs.
 
@@ -443,10 +404,10 @@ def attention_forward(out: Array, lse: Array, q: Array, k: Array, v: Array) -> N
         k: (B, S, K, D).
         v: (B, S, K, D).
     """
-    B, T, H, D = q.shape
-    size = tiles(D, T, backward=False)
-    grid = (-(-T // size["ROWS"]), H, B)
-    launch(variant(attend, **size), grid, (WARP, size["WARPS"]), out, lse, q, k, v, 1 / math.sqrt(D))
+    (B, T, H, D), S = q.shape, k.shape[1]
+    sizes = tile_sizes(D, T, S, backward=False)
+    grid, block = (-(-T // sizes["ROWS"]), H, B), (WARP, sizes["WARPS"])
+    launch(fitted(attend, sizes, q), grid, block, out, lse, q, k, v, 1 / math.sqrt(D))
 
 
 def attention_backward(
@@ -477,13 +438,9 @@ def attention_backward(
     scale = 1 / math.sqrt(D)
     delta = scratch("attention delta", (B, H, T), np.float32, like=lse)
     launch(sum_products, (-(-T // 16), H, B), (WARP, 4), delta, dout, out)
-    size = tiles(D, T, backward=True)
-    grid = (-(-T // size["ROWS"]), H, B)
-    launch(
-        variant(queries_gradient, **size), grid, (WARP, size["WARPS"]), dq, dout, delta, lse, q, k, v, scale
-    )
-    size = tiles(D, S, backward=True)
-    grid = (-(-S // size["ROWS"]), K, B)
-    launch(
-        variant(keys_gradients, **size), grid, (WARP, size["WARPS"]), dk, dv, dout, delta, lse, q, k, v, scale
-    )
+    sizes = tile_sizes(D, T, S, backward=True)
+    grid, block = (-(-T // sizes["ROWS"]), H, B), (WARP, sizes["WARPS"])
+    launch(fitted(queries_gradient, sizes, q), grid, block, dq, dout, delta, lse, q, k, v, scale)
+    sizes = tile_sizes(D, S, T, backward=True)
+    grid, block = (-(-S // sizes["ROWS"]), K, B), (WARP, sizes["WARPS"])
+    launch(fitted(keys_gradients, sizes, q), grid, block, dk, dv, dout, delta, lse, q, k, v, scale)

@@ -49,8 +49,9 @@ def narrow_bfloat16(value: Any) -> Any:
 
 
 def in_bfloat16(kernel: Any) -> Any:
-    """Return a kernel that does the same with arrays of bfloat16."""
-    return variant(kernel, widen=widen_bfloat16, narrow=narrow_bfloat16)
+    """Return a kernel that does the same with arrays of bfloat16; itself, where it converts nothing."""
+    conversions = {"widen": widen_bfloat16, "narrow": narrow_bfloat16}
+    return variant(kernel, **{name: f for name, f in conversions.items() if name in kernel.py_func.__globals__})
 
 
 def to_bfloat16(x: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.errors import UserError
+from nanoeuler.gpu.backend import cuda
 from nanoeuler.gpu.bfloat16 import BFLOAT16
 
 Array = Any
@@ -141,7 +142,8 @@ class Handle:
     """cuBLAS' state: made once, in the context of the GPU in use, since it allocates."""
 
     def __init__(self, library: Any) -> None:
-        self._library, self._handle, self._used = library, ctypes.c_void_p(), (None, None)
+        self._library, self._handle = library, ctypes.c_void_p()
+        self._used: tuple | None = None  # the stream, and the workspace
         self._check(library.cublasCreate_v2(ctypes.byref(self._handle)), "cublasCreate_v2")
         self.do("cublasSetMathMode", SUM_IN_FLOAT32)
 
@@ -150,7 +152,7 @@ class Handle:
         pointer = _stream_pointer(stream)
         memory = (0, 0) if workspace is None else (_address(workspace), workspace.size * workspace.dtype.itemsize)
         if self._used != (pointer, memory):
-            self._used = (None, None)  # should one of these fail
+            self._used = None  # should one of these fail
             self.do("cublasSetStream_v2", pointer)  # takes the workspace away too, so this goes first
             if workspace is not None:
                 self.do("cublasSetWorkspace_v2", *memory)
@@ -181,6 +183,8 @@ def _handle() -> Handle:
 @functools.cache
 def _loaded() -> tuple[Any, str]:
     """Return the library and ``""``, or None and why there is none."""
+    if cuda.__name__ == "nanoeuler.simt.cuda":
+        return None, "cuBLAS runs on a GPU, and kernels run on the CPU here: nanoeuler.simt stands in for numba.cuda"
     try:
         from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
     except ImportError:  # macOS, for one

@@ -21,9 +21,10 @@ space, where tokens are characters), so the work is cut not by token but into pi
 
 Each element of dweight belongs to one thread in each kernel: nothing is added at the same time, and the order is fixed.
 
-Moved: N C elements read, and a row of dweight read and written for each run; ordering costs N TILE comparisons in
-shared memory and N (N / TILE) log2(TILE) steps of halving in cache: by estimate some 10 µs for 16384 places and 50 µs
-for 65536 on a large GPU. dposition is one more pass over dout, a thread for each of its elements.
+Moved: N C elements read, and a row of dweight read and written for each run. Ordering costs N TILE comparisons in
+shared memory and N (N / TILE) log2(TILE) steps of halving in cache: for 65536 places 34 and 75 million, where each
+place looking for its like among all others would cost 4 thousand million. dposition is one more pass over dout, a
+thread for each of its elements.
 """
 
 from typing import Any

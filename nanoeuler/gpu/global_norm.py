@@ -7,9 +7,9 @@ an atomic counter tells a block whether it is that, adds up the partial sums. Wh
 run; what it adds, and in which order, does not, so the bits are the same in every run.
 
 A fence before the counter makes a block's partial sum visible to whoever counts after it, a fence behind it lets the
-last block see them all. The counter goes round to 0 with the last block, ready for the next launch; it is the one thing
-here that has to hold a value before a launch, so on the GPU it has memory of its own (4 bytes, beside the arena) that is
-set to 0 once. Two launches, the second over the partial sums, would do without it, for a launch more in every step.
+last block see them all. The counter goes round to 0 with the last block, ready for the next launch. It is the one thing
+here that has to hold a value before a launch, so on the GPU it has memory of its own, 4 bytes beside the arena, that is
+set to 0 once. Two launches, the second over the partial sums, would do without it, for one launch more in every step.
 
 Float32 keeps its digits since no sum is long: a thread adds eight squares, then eight such sums, a block the sums of
 its 256 threads by shuffles, and the last block goes about the partial sums in the same way. With 10⁸ elements no number

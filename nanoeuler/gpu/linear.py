@@ -1,7 +1,7 @@
 """Linear layer on the GPU: one tiled matrix product for all three of its products; see :mod:`nanoeuler.cpu.linear`.
 
-Letters: N rows (tokens), I input channels, O output channels; of a product, M rows and N columns of ``out``, and K terms
-in each of its sums.
+Letters: N rows (tokens), I input channels, O output channels; of a product, M rows and N columns of ``out``, and K
+terms in each of its sums.
 
 ``product`` gives each block a square tile of ``out`` (128, 64 or 32 on a side, by how many there are) and each thread
 8 x 8 or 4 x 4 elements of it, whose sums stay in registers. The block goes along K in steps of 8: its threads fetch the
@@ -42,7 +42,7 @@ DEPTH = 8  # K in steps of so many
 
 
 def _shape(side: int, each: int) -> dict[str, int]:
-    """Return the constants of ``product`` for blocks of ``side`` x ``side`` threads with ``each`` x ``each`` elements."""
+    """Return the constants of ``product`` for ``side`` x ``side`` threads with ``each`` x ``each`` elements each."""
     tile, threads = side * each, side * side
     return {"SIDE": side, "EACH": each, "TILE": tile, "PADDED": tile + 4, "LOADS": tile * DEPTH // threads}
 
@@ -57,7 +57,7 @@ BUSY = 128
 SLICE = 512
 #: Up to so many rows ``row_products`` is used: a tile would be mostly empty.
 FEW_ROWS = 8
-WARPS = 4  # of a block of row_products
+WARPS = 8  # of a block of row_products
 WAYS = 8  # threads that share a column in column_sums
 FLAT = 256  # threads of a block where each has one element
 
@@ -106,18 +106,18 @@ def product(out: Array, a: Array, b: Array, bias: Array, slice_depth: Any) -> No
         for j in range(EACH):
             total[i, j] = float32(0)
     for step in range((end - start + uint32(DEPTH - 1)) // uint32(DEPTH) + uint32(1)):
-        first_k = start + uint32(step) * uint32(DEPTH)
+        first_k = start + uint32(step) * uint32(DEPTH)  # in the last step nothing is left to fetch
         for load in range(LOADS):
-            row, k = uint32(first_row + a_line + uint32(load) * a_lines), uint32(first_k + a_k + uint32(load) * a_ks)
+            row, k = first_row + a_line + uint32(load) * a_lines, first_k + a_k + uint32(load) * a_ks
             a_next[load] = float32(0)
             if row < M and k < end:
                 a_next[load] = widen(a[k, row] if A_TRANSPOSED else a[row, k])
-            column, k = uint32(first_column + b_line + uint32(load) * b_lines), uint32(first_k + b_k + uint32(load) * b_ks)
+            column, k = first_column + b_line + uint32(load) * b_lines, first_k + b_k + uint32(load) * b_ks
             b_next[load] = float32(0)
             if column < N and k < end:
                 b_next[load] = widen(b[column, k] if B_TRANSPOSED else b[k, column])
         half = uint32(step & 1)
-        if step > 0:
+        if step > 0:  # multiply what the step before has put there
             for k in range(uint32(DEPTH)):
                 for i in range(EACH):
                     a_own[i] = a_tile[uint32(1) - half, k, own(i, ty, SIDE)]
@@ -130,9 +130,9 @@ def product(out: Array, a: Array, b: Array, bias: Array, slice_depth: Any) -> No
             b_tile[half, b_k + uint32(load) * b_ks, b_line + uint32(load) * b_lines] = b_next[load]
         cuda.syncthreads()
     for i in range(EACH):
-        row = uint32(first_row + own(i, ty, SIDE))
+        row = first_row + own(i, ty, SIDE)
         for j in range(EACH):
-            column = uint32(first_column + own(j, tx, SIDE))
+            column = first_column + own(j, tx, SIDE)
             if row < M and column < N:
                 value = total[i, j]
                 if BIAS:

@@ -25,11 +25,11 @@ def variant(kernel: Any, **names: Any) -> Any:
 @functools.cache
 def _variant(kernel: Any, names: tuple[tuple[str, Any], ...]) -> Any:
     function = kernel.py_func
+    for name, _ in names:
+        function.__globals__[name]  # KeyError: there is no such name
     changed = {name: value for name, value in names if name in function.__code__.co_names}
     if not changed:
         return kernel
-    for name in changed:
-        function.__globals__[name]  # KeyError: there is no such name
     copy = FunctionType(function.__code__, {**function.__globals__, **changed}, function.__name__)
     copy.__doc__, copy.__module__, copy.__qualname__ = function.__doc__, function.__module__, function.__qualname__
     copy.__kwdefaults__, copy.__defaults__ = function.__kwdefaults__, function.__defaults__

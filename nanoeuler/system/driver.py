@@ -56,6 +56,16 @@ def open_driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
+def driver_release() -> Release | None:
+    """Return the newest CUDA release that the driver knows, without starting it; None where there is no driver."""
+    version = c_int()
+    try:
+        _call(open_driver(), "cuDriverGetVersion", byref(version))
+    except (OSError, AttributeError, DriverError):
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
 def ask_driver(contexts: int | None = None) -> Driver:
     """Return what the driver says of itself and its GPUs.
 
@@ -66,11 +76,8 @@ def ask_driver(contexts: int | None = None) -> Driver:
         library = open_driver()
     except OSError as error:
         return Driver(trouble=no_driver(first_line(error, kind=False)))
-    release = None
+    release, count = driver_release(), c_int()
     try:
-        version, count = c_int(), c_int()
-        _call(library, "cuDriverGetVersion", byref(version))
-        release = (version.value // 1000, version.value % 1000 // 10)
         _call(library, "cuInit", 0)
         _call(library, "cuDeviceGetCount", byref(count))
         gpus = [_ask_gpu(library, i, contexts is None or i < contexts) for i in range(count.value)]

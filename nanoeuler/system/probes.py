@@ -18,7 +18,7 @@ from typing import Any
 
 import nanoeuler
 from nanoeuler.system.availability import SETTINGS, SHOW_MORE, first_trouble, setting_trouble
-from nanoeuler.system.driver import Driver, ask_driver, gpu_trouble, trouble_of
+from nanoeuler.system.driver import Driver, ask_driver, driver_release, gpu_trouble, trouble_of
 from nanoeuler.system.packages import package_trouble, requirements
 from nanoeuler.system.toolkit import (
     COMPILER,
@@ -60,33 +60,31 @@ class Line:
 Probe = Callable[[], list[Line]]
 
 
-def probes() -> tuple[dict[str, Probe], dict[str, Probe]]:
-    """Return two groups of probes by the name of their item: what the CPU needs, and what kernels need."""
+def probes() -> dict[str, dict[str, Probe]]:
+    """Return the probes by the name of their item, in three groups: what training on the CPU needs, kernels, a GPU."""
     needed = [name for name, (_, extra) in requirements().items() if not extra] or ["numpy"]
     cpu: dict[str, Probe] = {"Python": python, "nanoeuler": project}
     cpu |= {name: functools.partial(package, name) for name in needed}
     cpu["tensorboardX"] = tensorboardx
     cpu |= {"BLAS": blas, "cores and memory": machine, "PyTorch": pytorch, "--device cpu": device_cpu}
-    gpu: dict[str, Probe] = {
+    kernels: dict[str, Probe] = {
         "numba": functools.partial(package, "numba"),
         "llvmlite": functools.partial(package, "llvmlite", brought_by="numba"),
         "numba-cuda": numba_cuda,
         "CUDA toolkit": toolkit,
-        "driver": driver,
-        "PTX": ptx,
         "environment": environment,
         "kernel cache": cache,
         "--device sim": device_sim,
-        "--device gpu": device_gpu,
     }
-    return cpu, gpu
+    gpu: dict[str, Probe] = {"driver": driver, "PTX": ptx, "--device gpu": device_gpu}
+    return {"cpu": cpu, "kernels": kernels, "gpu": gpu}
 
 
 def run_probe(name: str) -> list[Line]:
     """Return the lines of a probe; what it raises becomes one."""
-    cpu, gpu = probes()
+    probe = {key: probe for group in probes().values() for key, probe in group.items()}[name]
     try:
-        return (cpu | gpu)[name]()
+        return probe()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # what is broken may raise anything, SystemExit too
@@ -247,11 +245,11 @@ def _part(name: str, part: Part) -> Line:
         return Line(name, f"{release}{part.source}: {part.path}")
     if name in COMPILER:
         home = home_trouble()
-        return Line(name, "", "missing", f"{part.error}{f'; {home.what}' if home else ''}", wheels(_driver().release))
+        return Line(name, "", "missing", f"{part.error}{f'; {home.what}' if home else ''}", wheels(driver_release()))
     if name == "cuBLAS":
         why = f"{part.error}; a GPU then takes nanoeuler's own kernels for matrix products, which are slower"
         return Line(name, "", "note", why, f"{IN_FOLDER} '.[gpu,cublas]'")
-    return Line(name, "", "note", f"{part.error}; only kernels that link CUDA C++ need it", wheels(_driver().release))
+    return Line(name, "", "note", f"{part.error}; only kernels that link CUDA C++ need it", wheels(driver_release()))
 
 
 def _nvdisasm() -> Line:
@@ -358,7 +356,12 @@ def device_sim() -> list[Line]:
     if not trouble:
         import numpy as np
 
-        trouble = _kernel_trouble(np.empty)
+        try:
+            trouble = _kernel_trouble(np.empty)
+        except Exception as error:
+            kept = cache()[0]  # the one thing outside Python that a kernel on the CPU needs
+            mend = f"{AGAIN} '.[gpu]'" if kept.verdict == "ok" else kept.mend
+            trouble = Trouble(f"a kernel does not run ({first_line(error)})", mend)
     return [Line("--device sim", "", "wrong", *trouble) if trouble else Line("--device sim")]
 
 

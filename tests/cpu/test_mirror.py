@@ -14,7 +14,12 @@ from nanoeuler.gradcheck import OP_CHECKS
 
 PACKAGE = Path(nanoeuler.cpu.__file__).parent
 FILES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
-OPS = [name for name in FILES if name not in ("memory", "parallel")]
+#: What the op table holds besides the ops: the device's memory, and how its work is shared out and repeated.
+INFRASTRUCTURE = {
+    "memory": {"copy", "empty", "fill", "from_numpy", "to_numpy"},
+    "parallel": {"Team", "parallel", "repeated", "workers"},
+}
+OPS = [name for name in FILES if name not in INFRASTRUCTURE]
 every_op = pytest.mark.parametrize("op", OPS)
 
 
@@ -27,6 +32,12 @@ def functions(op: str) -> dict[str, object]:
     return {name: f for name, f in vars(nanoeuler.cpu).items() if getattr(f, "__module__", "") == f"nanoeuler.cpu.{op}"}
 
 
+def incoming(op: str) -> set[str]:
+    """Return the gradients that an op's backward is given: of what its forward writes, and the weight of a loss."""
+    forward = described(vars(nanoeuler.cpu)[f"{op}_forward"].__doc__)
+    return {f"d{name}" for name, text in forward.items() if "written" in text} | {"dloss"}
+
+
 def described(docstring: str) -> dict[str, str]:
     """Return what a docstring's section ``Args`` says of each parameter."""
     section = re.search(r"Args:\n(.*?)(?:\n\n|\Z)", docstring, re.DOTALL)
@@ -34,7 +45,12 @@ def described(docstring: str) -> dict[str, str]:
 
 
 def test_there_are_ops() -> None:
-    assert {"embedding", "attention", "adamw"} <= set(OPS)
+    assert {"embedding", "attention", "adamw", "residual_rmsnorm", "total"} <= set(OPS)
+
+
+@pytest.mark.parametrize("name", INFRASTRUCTURE)
+def test_the_table_holds_no_more_of_the_infrastructure_than_is_told_here(name: str) -> None:
+    assert set(functions(name)) == INFRASTRUCTURE[name]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -54,7 +70,7 @@ def test_names_follow_the_file(op: str) -> None:
 def test_table_of_contents_is_complete_and_sorted() -> None:
     exported = nanoeuler.cpu.__all__
     assert exported == sorted(exported)
-    defined = {name for file in [*OPS, "memory"] for name in functions(file)}
+    defined = {name for file in FILES for name in functions(file)}
     assert set(exported) == defined
 
 
@@ -94,11 +110,43 @@ def test_docstrings_give_every_shape(op: str) -> None:
 
 @every_op
 def test_gradients_say_whether_they_are_written_or_added_to(op: str) -> None:
+    """Those that the backward gives; those that it is given come after them, and it leaves them alone."""
     for name, function in functions(op).items():
-        for parameter, text in described(function.__doc__ or "").items():
-            output = name.endswith("_backward") and parameter[0] == "d" and parameter not in ("dout", "dloss")
-            if output:
-                assert ("written" in text) != ("added to" in text), f"{name}: {parameter}"
+        if not name.endswith("_backward"):
+            continue
+        told = described(function.__doc__ or "")
+        gradients = [parameter for parameter in told if parameter[0] == "d"]
+        outputs = [parameter for parameter in gradients if parameter not in incoming(op)]
+        assert outputs, name
+        assert gradients == [*outputs, *(p for p in gradients if p in incoming(op))], f"{name}: outputs come first"
+        for parameter in gradients:
+            text = told[parameter]
+            said = ("written" in text) + ("added to" in text)
+            assert said == (parameter in outputs), f"{name}: {parameter}"
+
+
+def test_gradients_that_a_backward_is_given() -> None:
+    assert incoming("linear") == {"dout", "dloss"}
+    assert {"dout", "dtotal"} <= incoming("residual_rmsnorm") & incoming("residual_layernorm")
+    assert not {"dx", "dweight", "dbias", "dlogits"} & {
+        name for op in OPS if f"{op}_forward" in functions(op) for name in incoming(op)
+    }
+
+
+@every_op
+def test_gradients_are_named_after_what_they_are_of(op: str) -> None:
+    """An activation's is written and a parameter's added to; each parameter's has a gradient."""
+    for name, function in functions(op).items():
+        if name.endswith("_backward"):
+            told = described(function.__doc__ or "")
+            forward = described(vars(nanoeuler.cpu)[f"{op}_forward"].__doc__)
+            checks = [check for check in OP_CHECKS if check.op == op]
+            parameters = {f"d{p}" for check in checks for p in check.parameters}
+            for parameter, text in told.items():
+                if parameter[0] == "d" and parameter not in incoming(op):
+                    assert parameter[1:] in forward, f"{name}: {parameter} is of nothing that the forward is given"
+                    assert ("added to" in text) == (parameter in parameters), f"{name}: {parameter}"
+            assert parameters <= set(told), name
 
 
 @every_op

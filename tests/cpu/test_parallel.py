@@ -1,13 +1,26 @@
 """How ops share out their work: every item once, errors handed over, threads and BLAS limits given back."""
 
+import os
 import threading
 
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from nanoeuler.cpu import parallel as module
-from nanoeuler.cpu.parallel import Team, blocks, is_parallel, ones, parallel, scratch, tiles
+from nanoeuler.cpu.parallel import (
+    BLOCK_ELEMENTS,
+    TILES,
+    Team,
+    available_cores,
+    blocks,
+    is_parallel,
+    ones,
+    parallel,
+    repeated,
+    scratch,
+    tiles,
+    workers,
+)
 
 SIZES = [0, 1, 2, 7, 63, 64, 65, 1000, 70_001]
 
@@ -24,7 +37,7 @@ def test_blocks_cover_all_rows(n: int, columns: int) -> None:
     parts = blocks(n, columns)
     assert covers(parts, n)
     for part in parts:
-        assert part.stop - part.start == 1 or (part.stop - part.start) * columns <= module.BLOCK_ELEMENTS
+        assert part.stop - part.start == 1 or (part.stop - part.start) * columns <= BLOCK_ELEMENTS
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -36,7 +49,7 @@ def test_tiles_cover_all_rows(n: int, team: int) -> None:
     if team == 1:
         assert len(parts) <= 1
     elif n >= 1000:
-        assert 2 <= len(parts) <= module.TILES
+        assert 2 <= len(parts) <= TILES
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -169,3 +182,30 @@ def test_ones() -> None:
     for n in (3, 10, 2):
         assert ones(n, np.float32).tolist() == [1] * n
         assert ones(n, np.float32).dtype == np.float32
+
+
+def test_workers_are_as_many_as_asked_for_or_one_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [workers(asked) for asked in (1, 2, 64)] == [1, 2, 64]
+    assert workers(0) == available_cores() >= 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5}, raising=False)
+    assert workers(0) == available_cores() == 3  # those that this process may use, not those of the machine
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert workers(0) == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)  # it is not known
+    assert workers(0) == 1
+
+
+def test_repeated_does_what_the_function_does_each_time_anew() -> None:
+    numbers = np.zeros(3)
+    step = [1.0]
+
+    def function() -> None:
+        numbers[:] += step[0]
+
+    again = repeated(function)
+    assert numbers.tolist() == [0, 0, 0]  # nothing is done before the first call
+    again()
+    step[0] = 10.0
+    again()
+    assert numbers.tolist() == [11, 11, 11]

@@ -20,9 +20,9 @@ BIG = [(150, 70)]  # more rows of partial sums than are added up side by side
 
 def forward(random: np.random.Generator, N: int, C: int, has_bias: bool = True) -> dict[str, Any]:
     return {
-        "out": unwritten(N, C), "total": unwritten(N, C), "mean": unwritten(N), "rstd": unwritten(N), "x": normal(random, N, C),
-        "branch": normal(random, N, C), "weight": normal(random, C), "bias": normal(random, C) if has_bias else None,
-        "eps": EPS,
+        "out": unwritten(N, C), "total": unwritten(N, C), "mean": unwritten(N), "rstd": unwritten(N),
+        "x": normal(random, N, C), "branch": normal(random, N, C), "weight": normal(random, C),
+        "bias": normal(random, C) if has_bias else None, "eps": EPS,
     }  # fmt: skip
 
 

@@ -39,16 +39,12 @@ CASES = [
 ]
 
 MUTANTS = [
-    ("out[row, column] = narrow(gates[k] * sigmoid(gates[k]) * ups[k])",
-     "out[row, column] = narrow(gates[k] * sigmoid(ups[k]) * ups[k])"),
-    ("math.exp(-x)", "math.exp(x)"),
+    ("sigmoid(gates[k]) * ups[k]", "sigmoid(ups[k]) * ups[k]"),
     ("narrow(incoming[k] * a)", "narrow(incoming[k] * gates[k])"),
     ("dgate_up[row, uint32(F + column)]", "dgate_up[row, uint32(F - column)]"),
-    ("(s * (float32(1) - a) + a)", "(s * (float32(1) - a))"),
-    ("-(-N // ROWS)", "N // ROWS + 0"),
+    ("-(-N // ROWS)", "max(1, N // ROWS)"),
     ("-(-F // threads)", "max(1, F // threads)"),
-    ("    N, F = uint32(out.shape[0]), uint32(out.shape[1])\n    column = uint32(cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x)\n    if column >= F:",
-     "    N, F = uint32(out.shape[0]), uint32(out.shape[1])\n    column = uint32(cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x)\n    if column > F:"),
+    ("N, F = uint32(dout.shape[0]), uint32(dout.shape[1])", "N, F = uint32(dout.shape[0]), uint32(dout.shape[1] + 1)"),
 ]  # fmt: skip
 
 

@@ -1,14 +1,15 @@
 """The ladder of cross-entropy with its gradient, one idea at a time; float32, see :mod:`nanoeuler.cpu.cross_entropy`.
 
-1. A thread for each row. Right, and easy to read. But neighbouring threads read addresses V apart, so each load fetches
-   a cache line for the sake of one number, and there are only N threads.
-2. A block for each row. Neighbouring threads read neighbouring logits, each thread takes every 256th. Maximum and sum
-   over the block are trees in shared memory: half of the values is added to the other half, then half of that ...
-3. Shuffles. Inside a warp a tree needs no shared memory and no barrier: values pass from register to register.
-4. Online softmax (arXiv:1805.02867). The sum can be kept relative to the largest logit so far and rescaled when a
-   larger one comes, so maximum and sum are one pass: the row is read twice instead of three times.
-5. The one in use. Several logits in flight per thread, one rescaling for all of them, the second pass backwards for the
-   cache's sake; a warp for each short row.
+1. naive: a thread for each row. Right, and easy to read. But neighbouring threads read addresses V apart, so each load
+   fetches a cache line for the sake of one number, and there are only N threads.
+2. block: a block for each row. Neighbouring threads read neighbouring logits, each thread takes every 256th. Maximum
+   and sum over the block are trees in shared memory: half of the values is added to the other half, then half of that
+   to the rest, and so on.
+3. shuffles: inside a warp a tree needs no shared memory and no barrier, values pass from register to register.
+4. online: the sum is kept relative to the largest logit so far and rescaled when a larger one comes (arXiv:1805.02867).
+   Maximum and sum are then one pass, and the row is read twice instead of three times.
+5. in use: several logits in flight per thread, one rescaling for all of them, the second pass backwards for the cache's
+   sake; a warp for each short row.
 
 Letters: N rows (tokens), V vocabulary.
 """

@@ -18,12 +18,12 @@ every_version = pytest.mark.parametrize("version", cross_entropy.VERSIONS, ids=l
 
 
 def arguments(random: np.random.Generator, N: int, V: int) -> dict[str, Any]:
-    """Return logits of rows; the first row's target is its last logit, every third row's is ignored."""
+    """Return large logits; the first row's target is its last logit, every third row's is ignored."""
     targets = ((7 * np.arange(N) + 1) * (V - 1) % V).astype(np.int32)
     targets[1::3] = -1
     return {
-        "losses": unwritten(N), "dlogits": unwritten(N, V), "logits": 3 * normal(random, N, V), "targets": targets,
-        "dloss": np.full(1, 0.3, np.float32),
+        "losses": unwritten(N), "dlogits": unwritten(N, V), "logits": 100 + 3 * normal(random, N, V),
+        "targets": targets, "dloss": np.full(1, 0.3, np.float32),
     }  # fmt: skip
 
 
