@@ -112,7 +112,7 @@ class Comparison:
             cpu(*(side(a, "cpu") for a in args))
             device(*(side(a, "device") for a in args))
             for parameter, pair in zip(signature(cpu).parameters, args, strict=False):
-                if parameter in outputs and pair is not None:
+                if parameter in outputs and isinstance(pair, Pair):
                     self._compare(name, parameter, pair)
 
         return op

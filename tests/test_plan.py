@@ -1,6 +1,7 @@
 """The plan of a run: counted by hand for tiny models, and held against what is really allocated."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,42 @@ def test_gpt2_by_hand() -> None:
     assert parts["optimizer state (m, v)"] == 2 * weights
     assert parts["activations (1 x 5 sequences)"] == 8 * sum(map(padded, layer + trunk + backward + statistics))
     assert parts["batches and tables"] == 4 * (2 * 5 * 3 + 2 * 5 * 3 + 2 * 3)  # positions are weights
+
+
+@pytest.mark.parametrize("device", ["gpu", "sim"])
+def test_bfloat16_by_hand(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels take one piece, whatever is configured. All that the rehearsal allocates is counted."""
+    monkeypatch.setattr(nanoeuler.plan, "rehearsal", lambda config: SimpleNamespace(allocated=10**6))
+    parameters = sum(map(padded, [28, 32, 16, 40, 20, 28, 4, 4, 4]))
+    arena = [60, 120, 60, 60, 60, 150, 75, 60, 60, 60, 60, 105, 60, 60, 120, 60]  # 5 x 3 rows
+    statistics = [15, 15, 15, 15, 30]  # which stay float32
+    sampler, sampler_statistics = [12, 24, 12, 12, 12, 30, 15, 12, 12, 12, 12, 7], [3, 3, 3, 3, 6]
+    cache = padded(2 * 3 * 1 * 2)
+    parts = memory_plan(config(EULER, dtype="bf16"), device)
+    rest = parts.pop("batches, tables, scratch memory of the kernels")
+    assert parts == {
+        "weights": 4 * parameters,
+        "weights, rounded for products": 2 * parameters,
+        "gradients (1 x)": 4 * parameters,
+        "optimizer state (m, v)": 8 * parameters,
+        "activations (1 x 5 sequences)": 2 * sum(map(padded, arena)) + 4 * sum(map(padded, statistics)),
+        "sampling": 2 * (sum(map(padded, sampler)) + cache) + 4 * sum(map(padded, sampler_statistics)),
+    }
+    assert rest + sum(parts.values()) == 10**6
+    for dtype in ("tf32", "float32"):
+        longer = memory_plan(config(EULER, dtype=dtype), device)
+        assert "weights, rounded for products" not in longer
+        assert longer["activations (1 x 5 sequences)"] == 4 * sum(map(padded, arena + statistics))
+
+
+def test_memory_of_a_gpu_is_called_so_and_holds_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nanoeuler.plan, "rehearsal", lambda config: SimpleNamespace(allocated=10**6))
+    check_memory(config(EULER), 10**6, "gpu")
+    with pytest.raises(UserError, match=r"this run takes 977 KiB of GPU memory") as caught:
+        check_memory(config(EULER), 10**6 - 1, "gpu")
+    assert "workers" not in str(caught.value)
+    with pytest.raises(UserError, match=r"this run takes 301 MiB of memory"):
+        check_memory(config(EULER), 10**6, "sim")
 
 
 @pytest.mark.parametrize("model", [EULER, GPT2, EULER | {"num_prediction_heads": 2, "num_layers": 3}], ids=str)

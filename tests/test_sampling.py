@@ -161,6 +161,14 @@ def test_the_same_seed_gives_the_same_text_and_others_differ() -> None:
     assert len({tuple(tokens(40, Sampling(), seed)) for seed in (0, 1, 2, (0, 1), (0, 2))}) == 5
 
 
+def test_a_text_knows_nothing_of_the_one_before() -> None:
+    """The model's cache serves every text in turn, also where one was left off in its midst."""
+    transformer, prompt = model(), np.array([1, 2, 3], np.int32)
+    for earlier in (0, 1, 3, 7, 40):
+        list(islice(generate(transformer, np.array([9, 9], np.int32), 11, Sampling(), 5), earlier))
+        assert list(islice(generate(transformer, prompt, 11, Sampling(), 0), 40)) == tokens(40, Sampling())
+
+
 def test_greedy_does_not_depend_on_the_seed() -> None:
     greedy = tokens(40, Sampling(temperature=0), 0)
     assert greedy == tokens(40, Sampling(temperature=0), 1) == tokens(40, Sampling(top_k=1), 2)

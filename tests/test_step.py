@@ -439,6 +439,14 @@ def test_batches_may_be_of_another_length_that_is_told_before(model: dict[str, A
     assert norms[0] == pytest.approx(norms[1], rel=1e-12)
 
 
+def test_the_same_step_again_has_the_same_loss_and_norm() -> None:
+    """Neither losses nor gradients are added to those of the step before."""
+    config, training = configs(EULER, pieces=2, workers=2)
+    with TrainingStep(config, training, cpu) as step:
+        results = [step.run([batch(config)], 0.0) for _ in range(3)]
+    assert results == [after(EULER, [batch(config)], pieces=2)[0][0]] * 3
+
+
 def test_a_step_keeps_nothing_of_the_batches_it_was_given() -> None:
     config, training = configs(EULER)
     runs = []

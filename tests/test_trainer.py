@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import runs
 
+import nanoeuler.trainer
 from nanoeuler.console import Console
 from nanoeuler.corpus import Batches
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.metrics import MetricsLog
+from nanoeuler.model import Transformer
 from nanoeuler.step import StepResult, TrainingStep
 from nanoeuler.train import main
 from nanoeuler.trainer import MOST_SKIPPED, SMOOTHING, due, read_samples, smooth, stop_signals
@@ -53,6 +56,28 @@ def test_the_smoothed_loss_is_a_mean_at_first_and_an_average_of_the_recent_later
     assert smooth(3.0, 5.0, 2) == pytest.approx(4.0)
     assert smooth(4.0, 7.0, 3) == pytest.approx(5.0)
     assert smooth(2.0, 4.0, 1000) == pytest.approx(SMOOTHING * 2 + (1 - SMOOTHING) * 4)
+
+
+def test_samples_come_from_the_weights_that_the_models_compute_with(
+    train: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which need not be those that are saved: they may be rounded."""
+    start, steps, samplers = TrainingStep.__init__, [], []
+
+    def starting(self: TrainingStep, *arguments: Any) -> None:
+        start(self, *arguments)
+        self.model_weights = self.weights.copy()
+        steps.append(self)
+
+    def building(*arguments: Any) -> Transformer:
+        samplers.append(Transformer(*arguments))
+        return samplers[-1]
+
+    monkeypatch.setattr(TrainingStep, "__init__", starting)
+    monkeypatch.setattr(nanoeuler.trainer, "Transformer", building)
+    assert train(training__total_steps=1) == 0
+    assert np.shares_memory(samplers[0].weights["embedding.weight"], steps[0].model_weights)
+    assert (steps[0].model_weights == steps[0].weights).all()  # they follow the update
 
 
 def test_every_micro_batch_is_drawn_once_also_when_a_run_goes_on(

@@ -59,11 +59,15 @@ def add_and_standardise_rows(
         values[i] = values[i] - m if c < C else float32(0)
         squares += values[i] * values[i]
     r = float32(1) / math.sqrt(block_sum(squares, partial) / float32(C) + eps)
-    for i in range(PER_THREAD):
+    for i in range(PER_THREAD):  # a loop of its own: the compiler would not read weights ahead of writes
         c = uint32(thread + i * threads)
         if c < C:
             b = widen(bias[c]) if has_bias else float32(0)
-            out[row, c] = narrow(values[i] * r * widen(weight[c]) + b)
+            values[i] = values[i] * r * widen(weight[c]) + b
+    for i in range(PER_THREAD):
+        c = uint32(thread + i * threads)
+        if c < C:
+            out[row, c] = narrow(values[i])
     if thread == 0:
         mean[row] = m
         rstd[row] = r

@@ -68,10 +68,14 @@ def normalise_rows(out: Array, rstd: Array, x: Array, weight: Array, eps: Any) -
         values[i] = widen(x[row, c]) if c < C else float32(0)
         squares += values[i] * values[i]
     r = float32(1) / math.sqrt(block_sum(squares, partial) / float32(C) + eps)
+    for i in range(PER_THREAD):  # a loop of its own: the compiler would not read weights ahead of writes
+        c = uint32(thread + i * threads)
+        if c < C:
+            values[i] = values[i] * r * widen(weight[c])
     for i in range(PER_THREAD):
         c = uint32(thread + i * threads)
         if c < C:
-            out[row, c] = narrow(values[i] * r * widen(weight[c]))
+            out[row, c] = narrow(values[i])
     if thread == 0:
         rstd[row] = r
 

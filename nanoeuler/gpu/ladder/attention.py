@@ -1,16 +1,16 @@
 """The ladder of attention's forward, in float32: from a square of scores in memory to none, one idea at a time.
 
-    three kernels       the formula as it stands: scores to memory, softmax over their rows, times v. The scores are B H T S
-                        numbers, 4 MB for each head at 1024 tokens, and they move five times: written, read twice and
-                        written by the softmax, read by the last. Half of them, the masked ones, are for nothing
-    online softmax      one kernel, a thread for each query, which goes through the keys with a running maximum and sum.
-                        No array of scores, and no masked ones. But each thread reads all of its k and v by itself, and
-                        its own q again for every key: 12 bytes from the caches for two multiply-adds
-    shared tiles        64 queries read a tile of keys and values together into shared memory, neighbours neighbours,
-                        and all of them use it: k and v come a 64th as often. A number from shared memory still serves
-                        one multiply-add, so reading that is now what takes the time
-    lanes share a query the op in use: 8 lanes on 4 queries, products of small tiles held in registers. A number from
-                        shared memory serves 4 or more multiply-adds, and the queries too are read once
+    three kernels           the formula as it stands: scores to memory, softmax over their rows, times v. The B H T S
+                            scores, 4 MB for each head at 1024 tokens, move six times: written, read three times and
+                            written by the softmax, read by the last. Half of them, the masked ones, are for nothing
+    online softmax          one kernel, a thread for each query, which goes through its keys with a running maximum and
+                            sum: no array of scores, and no masked ones. But each thread reads all of its k and v by
+                            itself, and its own q again for every key: 12 bytes from the caches for 2 multiply-adds
+    shared tiles            64 queries read a tile of keys and values together, neighbours neighbours, into shared
+                            memory, and all of them use it: k and v come a 64th as often. Yet a number read from
+                            shared memory serves one multiply-add, and those reads are now what takes the time
+    lanes share a query     the op in use: 8 lanes on 4 queries, products of small tiles in registers. A number read
+                            from shared memory serves 4 or more multiply-adds, and q too is read once
 
 Formulas and letters are those of :mod:`nanoeuler.cpu.attention`.
 """
@@ -54,7 +54,7 @@ def write_scores(scores: Array, q: Array, k: Array, scale: Any) -> None:
 @cuda.jit
 def softmax_rows(p: Array, lse: Array) -> None:
     """Turn a query's scores into probabilities: a thread for each query."""
-    H, T, S = p.shape[1:]
+    T, S = p.shape[2:]
     t, h, b = uint32(cuda.grid(1)), uint32(cuda.blockIdx.y), uint32(cuda.blockIdx.z)
     if t >= T:
         return
@@ -165,7 +165,7 @@ def run_online_softmax(out: Array, lse: Array, q: Array, k: Array, v: Array) -> 
 
 
 def run_shared_tiles(out: Array, lse: Array, q: Array, k: Array, v: Array) -> None:
-    """Do what :func:`nanoeuler.gpu.attention.attention_forward` does: with tiles of keys and values in shared memory."""
+    """Do what :func:`nanoeuler.gpu.attention.attention_forward` does: keys and values in shared memory."""
     B, T, H, D = q.shape
     grid = (-(-T // QUERIES), H, B)
     launch(variant(shared_tiles, HEAD=D), grid, QUERIES, out, lse, q, k, v, 1 / math.sqrt(D))

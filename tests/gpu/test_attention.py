@@ -1,0 +1,226 @@
+"""FlashAttention's kernels against the CPU op, on slices, with cached keys, and by what they keep in memory."""
+
+import inspect
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu.parity import Case, arguments_of, check, check_bfloat16, every_run, normal, unwritten
+from simt.kernels.toolkit import need_toolkit
+
+import nanoeuler.cpu
+from nanoeuler import simt
+from nanoeuler.errors import UserError
+from nanoeuler.gpu import attention
+from nanoeuler.gpu.bfloat16 import in_bfloat16, to_bfloat16
+from nanoeuler.gpu.launch import executing
+
+
+def apart(x: np.ndarray) -> np.ndarray:
+    """Return the same numbers in a slice, as of packed q|k|v: a row of NaN lies after the heads of each token."""
+    wide = np.full((x.shape[0], x.shape[1], x.shape[2] + 1, x.shape[3]), np.nan, x.dtype)
+    wide[:, :, :-1] = x
+    return wide[:, :, :-1]
+
+
+def forward(random: np.random.Generator, B: int, T: int, S: int, H: int, K: int, D: int) -> dict[str, Any]:
+    q, k, v = normal(random, B, T, H, D), normal(random, B, S, K, D), normal(random, B, S, K, D)
+    return {"out": unwritten(B, T, H, D), "lse": unwritten(B, H, T), "q": apart(q), "k": apart(k), "v": apart(v)}
+
+
+def backward(random: np.random.Generator, B: int, T: int, S: int, H: int, K: int, D: int) -> dict[str, Any]:
+    given = forward(random, B, T, S, H, K, D)
+    nanoeuler.cpu.attention_forward(**given)
+    gradients = {name: apart(unwritten(*given[name[1:]].shape)) for name in ("dq", "dk", "dv")}
+    return {**gradients, "dout": normal(random, B, T, H, D), **given}
+
+
+def cases(B: int, T: int, S: int, H: int, K: int, D: int, big: bool = False) -> list[Case]:
+    name, shape = f"{B} {T} {S} {H} {K} {D}", {"B": B, "T": T, "S": S, "H": H, "K": K, "D": D}
+    return [
+        Case("attention_forward", name, partial(forward, **shape), ("out", "lse"), big=big),
+        Case("attention_backward", name, partial(backward, **shape), ("dq", "dk", "dv"), big=big),
+    ]
+
+
+CASES = [
+    *cases(1, 35, 67, 4, 2, 8, big=True),  # several warps and tiles, two blocks of keys, earlier keys, groups
+    *cases(1, 1, 1, 1, 1, 1),
+    *cases(2, 5, 5, 2, 1, 3),
+    *cases(1, 1, 7, 2, 2, 5),
+    *cases(1, 65, 65, 2, 2, 33, big=True),  # two blocks, whose last has one query; a head of more than one chunk
+]
+
+#: Every padded head size, and all sizes of tiles.
+MORE_SHAPES = [
+    *((1, 5, 5, 3, 3, 4), (2, 33, 33, 2, 1, 1), (1, 33, 64, 3, 1, 32), (1, 65, 65, 2, 2, 64), (1, 33, 33, 1, 1, 80)),
+    *((1, 65, 70, 2, 1, 128), (1, 1, 70, 4, 2, 8), (3, 17, 17, 2, 2, 3)),
+]
+
+MUTANTS = [
+    ("inside = n < x.shape[1] and d < x.shape[3]", "inside = d < x.shape[3]"),
+    ("own[row + i, d + x] * tile[column + LANES * j, d + x]", "own[row + i, d + x] * tile[column + j, d + x]"),
+    ("for start in range(0, D, VECTOR):", "for start in range(0, D - VECTOR, VECTOR):"),
+    ("            shrink = math.exp(largest[i] - new)", "            shrink = float32(1)"),
+    ("        cuda.syncthreads()\n        dot_products(p, q_tile, tile, row, column, D)\n        for i in range(LANE_ROWS):\n"
+     "            new",
+     "        dot_products(p, q_tile, tile, row, column, D)\n        for i in range(LANE_ROWS):\n            new"),
+    ("        put_transposed(p_tile, p, row, column)\n        cuda.syncwarp()",
+     "        put_transposed(p_tile, p, row, column)"),
+    ("earliest = max(0, first - (S - T)) // COLUMNS * COLUMNS", "earliest = first // COLUMNS * COLUMNS"),
+    ("seen if t < T and first + row + i <= t + S - T", "seen if first + row + i <= t + S - T"),
+]  # fmt: skip
+
+
+@every_run
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
+    if executor == "ptx":
+        need_toolkit()
+    check(case, attention, executor, order)
+
+
+@pytest.mark.parametrize("shape", MORE_SHAPES, ids=str)
+def test_head_sizes_and_tiles(shape: tuple[int, ...]) -> None:
+    for case in cases(*shape):
+        check(case, attention)
+
+
+def test_several_warps_and_tiles_have_no_races() -> None:
+    for case in cases(1, 17, 33, 1, 1, 1):
+        check(case, attention, "checked", "random")
+
+
+@pytest.mark.parametrize("case", CASES[:6], ids=str)
+def test_bfloat16(case: Case) -> None:
+    check_bfloat16(case, attention)
+
+
+def test_slices_of_bfloat16_give_the_same_bits() -> None:
+    case = CASES[5]
+    contiguous = {k: to_bfloat16(v) if k != "lse" else v for k, v in arguments_of(case).items()}
+    sliced = {k: apart(v) if k in ("q", "k", "v", "dq", "dk", "dv") else v.copy() for k, v in contiguous.items()}
+    attention.attention_backward(**contiguous)
+    attention.attention_backward(**sliced)
+    for name in case.outputs:
+        assert (sliced[name] == contiguous[name]).all()
+
+
+def test_what_lies_between_the_rows_stays() -> None:
+    given = arguments_of(CASES[1])
+    attention.attention_backward(**given)
+    for name in ("dq", "dk", "dv"):
+        assert np.isnan(given[name].base[:, :, -1]).all()
+
+
+def run(B: int, T: int, S: int, H: int, K: int, D: int, **changed: np.ndarray) -> dict[str, np.ndarray]:
+    """Run forward and backward, with some of the inputs given; return all arrays."""
+    given = {**backward(np.random.default_rng(0), B, T, S, H, K, D), **changed}
+    names = ("out", "lse", "q", "k", "v")
+    with np.errstate(all="ignore"):
+        attention.attention_forward(**{name: given[name] for name in names})
+        attention.attention_backward(**given)
+    return given
+
+
+def test_bits_do_not_depend_on_the_order_of_the_threads() -> None:
+    results = []
+    for order in ("forward", "reverse", "random"):
+        with executing("compiled", order, seed=3):
+            results.append(run(1, 35, 67, 4, 2, 8))
+    for other in results[1:]:
+        for name in ("out", "lse", "dq", "dk", "dv"):
+            assert (other[name] == results[0][name]).all(), name
+
+
+def test_no_query_sees_a_later_key() -> None:
+    """Not even one that is not a number: it is masked, and nothing of it is left."""
+    before = run(1, 35, 67, 4, 2, 8)
+    k, dout = before["k"].copy(), before["dout"].copy()
+    k[:, 32 + 20 :] = np.nan  # seen by query 20 and those after it
+    dout[:, 20:] = 0
+    after = run(1, 35, 67, 4, 2, 8, k=k, dout=dout)
+    assert (after["out"][:, :20] == before["out"][:, :20]).all()
+    assert np.isnan(after["out"][:, 20:]).all()
+
+
+def test_gradients_of_the_first_queries_reach_no_later_key() -> None:
+    dout = np.ones((1, 35, 4, 8), np.float32)
+    dout[:, 20:] = 0
+    given = run(1, 35, 67, 4, 2, 8, dout=dout)
+    for name, seen in (("dq", 20), ("dk", 32 + 20), ("dv", 32 + 20)):
+        assert (given[name][:, seen:] == 0).all()
+        assert (given[name][:, seen - 1] != 0).any()
+
+
+def test_queries_read_the_keys_of_their_group() -> None:
+    before = run(1, 35, 67, 4, 2, 8)
+    v = before["v"].copy()
+    v[:, :, 1] += 1
+    after = run(1, 35, 67, 4, 2, 8, v=v)
+    assert (after["out"][:, :, :2] == before["out"][:, :, :2]).all()
+    np.testing.assert_allclose(after["out"][:, :, 2:], before["out"][:, :, 2:] + 1, rtol=0, atol=1e-5)
+
+
+def test_cached_keys_give_the_last_rows_of_the_whole() -> None:
+    whole = run(1, 67, 67, 4, 2, 8)
+    last = run(1, 35, 67, 4, 2, 8, **{name: whole[name] for name in ("k", "v")}, q=apart(whole["q"][:, -35:]))
+    np.testing.assert_allclose(last["out"], whole["out"][:, -35:], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(last["lse"], whole["lse"][:, :, -35:], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e-4])
+def test_huge_and_tiny_scores(scale: float) -> None:
+    """Scores of about ±1e4 saturate the softmax and overflow nothing; tiny ones leave the mean of the values."""
+    given = run(1, 35, 67, 4, 2, 8)
+    given = run(1, 35, 67, 4, 2, 8, **{name: given[name] * np.float32(scale) for name in ("q", "k")})
+    for name in ("out", "lse", "dq", "dk", "dv"):
+        assert np.isfinite(given[name]).all(), name
+    if scale < 1:
+        means = np.cumsum(given["v"].astype(np.float64), axis=1) / np.arange(1, 68)[:, None, None]
+        np.testing.assert_allclose(given["out"], np.repeat(means[:, 32:], 2, axis=2), rtol=0, atol=1e-5)
+
+
+def test_memory_grows_with_the_queries_and_not_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = []
+
+    def scratch(name: str, shape: tuple[int, ...], dtype: Any, like: Any) -> np.ndarray:
+        shapes.append(shape)
+        return np.full(shape, np.nan, dtype)
+
+    monkeypatch.setattr(attention, "scratch", scratch)
+    run(1, 35, 67, 4, 2, 8)
+    assert shapes == [(1, 4, 35)]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_tiles_fit_into_shared_memory(backward: bool) -> None:
+    for D in range(1, 129):
+        for owned in (1, 17, 33, 5000):
+            sizes = attention.tile_sizes(D, owned, 5000, backward)
+            assert 32 * sizes["CHUNKS"] >= D
+            owned_tiles = 2 if backward else 1
+            tiles = (owned_tiles * sizes["ROWS"] + sizes["COLUMNS"]) * sizes["STRIDE"]
+            assert 4 * (tiles + sizes["COLUMNS"] * sizes["P_STRIDE"]) <= 48 * 1024
+
+
+def test_larger_heads_are_refused() -> None:
+    with pytest.raises(UserError, match="from 1 to 128, not 129"):
+        attention.tile_sizes(129, 1, 1, backward=False)
+
+
+@pytest.mark.parametrize("low", [False, True], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("kernel", ["attend", "queries_gradient", "keys_gradients"])
+def test_machine_code_is_clean(kernel: str, low: bool) -> None:
+    """With the largest heads, which need the most registers."""
+    need_toolkit()
+    arrays = arguments_of(cases(1, 2, 3, 2, 1, 128)[1])
+    if low:
+        arrays = {name: x if name == "lse" else apart(to_bfloat16(x)) for name, x in arrays.items()}
+    arrays["delta"] = arrays["lse"]
+    sizes = attention.tile_sizes(128, 5000, 5000, kernel != "attend")
+    fitted = attention.fitted(getattr(attention, kernel), sizes, arrays["q"])
+    signature = tuple(arrays.get(name, np.float32(1)) for name in inspect.signature(fitted.py_func).parameters)
+    block = (32, sizes["WARPS"])
+    simt.gate(in_bfloat16(fitted) if low else fitted, signature, ["sm_75", "sm_90"], block=block)
