@@ -266,12 +266,12 @@ def check_model(name: str, config: ModelConfig, ops: Any, dtype: Any = np.float6
         weights, gradients = _upload(table, host, dtype), _upload(table, start, dtype)
         model = Transformer(config, _with_nan(table), weights, B, T)
         given = [_upload(table, x, dtype) for x in (inputs, targets, dloss)]
+        given.append(Dropout(3, _upload(table, np.array([7]), dtype)))
         views, losses = named_views(gradients, shapes), table.empty(heads, dtype)
-        dropout = Dropout(3, _upload(table, np.array([7]), dtype))
 
         def heads_losses() -> np.ndarray:
             table.fill(losses, 0)
-            model.loss_and_gradients(views, losses, *given, dropout)
+            model.loss_and_gradients(views, losses, *given)
             return table.to_numpy(losses)
 
         return heads_losses, weights, gradients

@@ -1,8 +1,9 @@
 """What the GPU's compiler makes of our kernels: ``python -m nanoeuler.judge [--config FILE]``, with no GPU.
 
-A training step, an evaluation and the sampling of a token are rehearsed (:mod:`nanoeuler.gpu.rehearsal`), so the kernels
-come in the very types and launch shapes that such a run gives them. Each is compiled for seven architectures along the
-path of a launch, and must be clean on all: no spilled registers, no stack, no float64. A line a kernel is printed.
+A training step, an evaluation and the sampling of a token are rehearsed (:mod:`nanoeuler.gpu.rehearsal`), so the
+kernels come in the very types and launch shapes that such a run gives them. Each is compiled for seven architectures
+along the path of a launch, and must be clean on all: no spilled registers, no stack, no float64. A line a kernel is
+printed.
 """
 
 import sys

@@ -76,6 +76,10 @@ def memory_plan(config: Config, device: str = "cpu") -> dict[str, int]:
         parts["batches and tables"] = batches_and_tables(config, models, rows)
     else:
         parts["batches, tables, scratch memory of the kernels"] = rehearsal(config).allocated - sum(parts.values())
+    if device == "gpu":
+        from nanoeuler.gpu import cublas
+
+        parts["working memory of cuBLAS"] = cublas.WORKSPACE_BYTES
     return parts
 
 
@@ -137,9 +141,9 @@ def _container_bytes(group: Path) -> int | None:
 
 def reserve(config: Config) -> None:
     """Reserve the GPU memory that a run takes, in one piece."""
-    from nanoeuler.gpu import cublas, memory
+    from nanoeuler.gpu import memory
 
-    memory.reserve(sum(memory_plan(config, "gpu").values()) + memory.rounded_up(cublas.WORKSPACE_BYTES))
+    memory.reserve(sum(memory_plan(config, "gpu").values()))
 
 
 def available_on(device: str) -> int | None:

@@ -94,7 +94,7 @@ class TrainingStep:
         self._gradients = [ops.empty(n, stored.master) for _ in self.pieces]
         self._views = [named_views(gradient, self.shapes) for gradient in self._gradients]
         self._allocate_inputs(stored.master)
-        self._passes = ops.repeated(self._forward_backward)
+        self.passes = ops.repeated(self._forward_backward)
         rows = max(piece.stop - piece.start for piece in self.pieces)
         self.models = [
             Transformer(config, ops, self.model_weights, rows, self.length)
@@ -130,7 +130,7 @@ class TrainingStep:
             ValueError: they are not as many, or not of the shape, as the step was made for.
         """
         targets = self._upload(micro_batches)
-        self._passes()
+        self.passes()
         self.micro_batches += len(micro_batches)
         results = self.ops.to_numpy(self._results)
         losses = results[:-1].reshape(len(self.pieces), -1)

@@ -244,7 +244,9 @@ class Trainer:
 
     def _who_works(self) -> str:
         workers = self.step.workers
-        return f"{workers} worker{'s' if workers > 1 else ''}" if workers else "the kernels (the first step compiles them)"
+        if not workers:
+            return "the kernels (the first step compiles them)"
+        return f"{workers} worker{'s' if workers > 1 else ''}"
 
     def _say_goodbye(self) -> None:
         batches, loss = self.config.training.final_eval_batches, self.last_val_loss

@@ -545,7 +545,7 @@ def test_a_model_of_bfloat16_computes_with_rounded_copies_that_follow_every_upda
         assert np.shares_memory(model.weights["embedding.weight"], step.model_weights)
         assert arrays["logits"].dtype == arrays["layers.0.qkv"].dtype == np.uint16
         assert arrays["losses"].dtype == arrays["layers.0.lse"].dtype == model.cos.dtype == np.float32
-    step._passes = lambda: step._gradients[0].fill(1.0)  # but for the gradient, which is made up
+    step.passes = lambda: step._gradients[0].fill(1.0)  # but for the gradient, which is made up
     before = step.model_weights.copy()
     step._results[...] = 1.0
     assert step.run([batch(config)], 1e-2).skipped == ""

@@ -361,7 +361,7 @@ def keys_gradients(
                 column_lse = lse[b, h, t] if t < T else float32(0)
                 for i in range(LANE_ROWS):
                     seen = math.exp(p[i, j] - column_lse)
-                    p[i, j] = seen if t < T and first + row + i <= t + S - T else float32(0)
+                    p[i, j] = seen if first + row + i <= t + S - T else float32(0)
             put_transposed(p_tile, p, row, column)
             cuda.syncthreads()
             load(tile, read, dout, b, start, h, float32(1), lane, warp, WARPS)

@@ -1,5 +1,7 @@
 """The global norm: the length of a vector, however it is cut."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from oracle import assert_same_with_threads, dtypes, more_than_a_block, needs_torch, normal, torch
@@ -49,7 +51,7 @@ def test_is_not_finite_if_an_element_is_not(where: int, bad: float, dtype: type)
 def test_does_not_depend_on_the_blocks(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = normal((N // 64,))
     expected = norm_of(x)
-    monkeypatch.setattr("nanoeuler.cpu.parallel.BLOCK_ELEMENTS", elements)
+    monkeypatch.setattr(import_module("nanoeuler.cpu.parallel"), "BLOCK_ELEMENTS", elements)
     assert norm_of(x) == pytest.approx(expected, rel=1e-14)
 
 

@@ -53,8 +53,8 @@ def main(dtype: str) -> None:
             tokens = generate(sampler, np.array([1], np.int32), 37, Sampling(temperature=0), (0,))
             results[-1].append([evaluated, float(sum(next(tokens) for _ in range(7)))])
     print(json.dumps({"results": results, "allocations": len(allocations), "used": memory._arena.used,
-                      "reserved": reserved, "passes": type(step._passes).__name__,
-                      "without_graph": step._passes.without_graph,
+                      "reserved": reserved, "passes": type(step.passes).__name__,
+                      "without_graph": step.passes.without_graph,
                       "on_gpu": bool(nanoeuler.gpu.launch.on_gpu(step.weights))}))  # fmt: skip
 
 

@@ -81,9 +81,7 @@ def assert_close(got: np.ndarray, expected: np.ndarray, what: str, tolerance: fl
     assert error < tolerance, f"{what}: differs by {error:.1e} of its largest value"
 
 
-def check(
-    case: Case, table: ModuleType | SimpleNamespace, executor: Any = "compiled", order: Any = "forward"
-) -> None:
+def check(case: Case, table: ModuleType | SimpleNamespace, executor: Any = "compiled", order: Any = "forward") -> None:
     """Run a case on the CPU op and on an op table of kernels, in float32, and compare every output.
 
     Arrays that an op may only read must be unchanged.
@@ -133,7 +131,9 @@ def check_bfloat16(case: Case, table: ModuleType | SimpleNamespace, executor: An
         scale = max(float(np.abs(exact[name]).max(initial=0)), 1e-30)
         allowed = 2 * float(np.abs(numpy - exact[name]).max(initial=0)) + 1e-5 * scale
         error = float(np.abs(got - exact[name]).max(initial=0))
-        assert error <= allowed, f"{case}: {name} is off by {error / scale:.1e} of its largest, allowed {allowed / scale:.1e}"
+        assert error <= allowed, (
+            f"{case}: {name} is off by {error / scale:.1e} of its largest, allowed {allowed / scale:.1e}"
+        )
 
 
 def _is_low(case: Case, name: str, value: Any) -> bool:

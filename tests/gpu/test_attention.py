@@ -13,13 +13,14 @@ import nanoeuler.cpu
 from nanoeuler import simt
 from nanoeuler.errors import UserError
 from nanoeuler.gpu import attention
-from nanoeuler.gpu.bfloat16 import in_bfloat16, to_bfloat16
+from nanoeuler.gpu.bfloat16 import BFLOAT16, in_bfloat16, to_bfloat16
 from nanoeuler.gpu.launch import executing
 
 
 def apart(x: np.ndarray) -> np.ndarray:
     """Return the same numbers in a slice, as of packed q|k|v: a row of NaN lies after the heads of each token."""
-    wide = np.full((x.shape[0], x.shape[1], x.shape[2] + 1, x.shape[3]), np.nan, x.dtype)
+    not_a_number = 0xFFFF if x.dtype == BFLOAT16 else np.nan
+    wide = np.full((x.shape[0], x.shape[1], x.shape[2] + 1, x.shape[3]), not_a_number, x.dtype)
     wide[:, :, :-1] = x
     return wide[:, :, :-1]
 
@@ -46,30 +47,29 @@ def cases(B: int, T: int, S: int, H: int, K: int, D: int, big: bool = False) -> 
 
 CASES = [
     *cases(1, 35, 67, 4, 2, 8, big=True),  # several warps and tiles, two blocks of keys, earlier keys, groups
-    *cases(1, 1, 1, 1, 1, 1),
     *cases(2, 5, 5, 2, 1, 3),
-    *cases(1, 1, 7, 2, 2, 5),
+    *cases(1, 1, 1, 1, 1, 1),
     *cases(1, 65, 65, 2, 2, 33, big=True),  # two blocks, whose last has one query; a head of more than one chunk
 ]
 
-#: Every padded head size, and all sizes of tiles.
+#: All multiples of 32 that head sizes are rounded up to, and one new query with earlier keys.
 MORE_SHAPES = [
     *((1, 5, 5, 3, 3, 4), (2, 33, 33, 2, 1, 1), (1, 33, 64, 3, 1, 32), (1, 65, 65, 2, 2, 64), (1, 33, 33, 1, 1, 80)),
-    *((1, 65, 70, 2, 1, 128), (1, 1, 70, 4, 2, 8), (3, 17, 17, 2, 2, 3)),
+    *((1, 65, 70, 2, 1, 128), (1, 1, 70, 4, 2, 8)),
 ]
 
 MUTANTS = [
     ("inside = n < x.shape[1] and d < x.shape[3]", "inside = d < x.shape[3]"),
-    ("own[row + i, d + x] * tile[column + LANES * j, d + x]", "own[row + i, d + x] * tile[column + j, d + x]"),
+    ("tile[column + LANES * j, d + x]", "tile[column + j, d + x]"),
     ("for start in range(0, D, VECTOR):", "for start in range(0, D - VECTOR, VECTOR):"),
-    ("            shrink = math.exp(largest[i] - new)", "            shrink = float32(1)"),
-    ("        cuda.syncthreads()\n        dot_products(p, q_tile, tile, row, column, D)\n        for i in range(LANE_ROWS):\n"
-     "            new",
-     "        dot_products(p, q_tile, tile, row, column, D)\n        for i in range(LANE_ROWS):\n            new"),
-    ("        put_transposed(p_tile, p, row, column)\n        cuda.syncwarp()",
-     "        put_transposed(p_tile, p, row, column)"),
+    ("shrink = math.exp(largest[i] - new)", "shrink = float32(1)"),
+    ("p[i, j] = MINUS_INFINITY", "p[i, j] = float32(0)"),
+    ("        cuda.syncthreads()  # the last tile is no longer needed\n        load(tile, read, k", "        load(tile, read, k"),
+    ("        cuda.syncthreads()\n        add_products(total, ", "        add_products(total, "),
+    ("        cuda.syncwarp()\n", ""),
+    ("            cuda.syncthreads()\n            add_products(total_k, ", "            add_products(total_k, "),
     ("earliest = max(0, first - (S - T)) // COLUMNS * COLUMNS", "earliest = first // COLUMNS * COLUMNS"),
-    ("seen if t < T and first + row + i <= t + S - T", "seen if first + row + i <= t + S - T"),
+    ('-(-S // sizes["ROWS"])', 'max(1, S // sizes["ROWS"])'),
 ]  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_bfloat16(case: Case) -> None:
 
 
 def test_slices_of_bfloat16_give_the_same_bits() -> None:
-    case = CASES[5]
+    case = CASES[3]
     contiguous = {k: to_bfloat16(v) if k != "lse" else v for k, v in arguments_of(case).items()}
     sliced = {k: apart(v) if k in ("q", "k", "v", "dq", "dk", "dv") else v.copy() for k, v in contiguous.items()}
     attention.attention_backward(**contiguous)
@@ -210,8 +210,10 @@ def test_larger_heads_are_refused() -> None:
         attention.tile_sizes(129, 1, 1, backward=False)
 
 
-@pytest.mark.parametrize("low", [False, True], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("kernel", ["attend", "queries_gradient", "keys_gradients"])
+@pytest.mark.parametrize(
+    ("kernel", "low"),
+    [("attend", False), ("queries_gradient", False), ("keys_gradients", False), ("keys_gradients", True)],
+)
 def test_machine_code_is_clean(kernel: str, low: bool) -> None:
     """With the largest heads, which need the most registers."""
     need_toolkit()

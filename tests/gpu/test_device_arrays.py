@@ -62,9 +62,7 @@ def layout(argument: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_step_is_possible_and_has_the_judged_types(
-    name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_is_possible_and_has_the_judged_types(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(model=MODELS[name], training=training(gradient_accumulation=2, dtype=dtype))
     judged = rehearsal.rehearse(config)
     arena, counter = Arena(), Arena().take(1, np.uint32)

@@ -1,6 +1,6 @@
 """Launches: where they run, what they are given, how they are recorded and repeated."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ class OnDevice:
     """An array that says it lies in the GPU's memory."""
 
     dtype, ndim, size, shape = np.dtype(np.float32), 1, 4, (4,)
-    __cuda_array_interface__: dict[str, Any] = {}
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
 
 
 class Kernel:

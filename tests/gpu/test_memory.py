@@ -45,7 +45,9 @@ def test_copy(view: str, executor: Any, order: Any) -> None:
             memory.copy(part(out), part(x))
         expected = np.full(X.size, 9, np.float32)
         nanoeuler.cpu.copy(part(expected), part(read(x)))
-        np.testing.assert_array_equal(read(out), from_bfloat16(to_bfloat16(expected)) if out_type == BFLOAT16 else expected)
+        np.testing.assert_array_equal(
+            read(out), from_bfloat16(to_bfloat16(expected)) if out_type == BFLOAT16 else expected
+        )
 
 
 @every_run

@@ -8,8 +8,8 @@ import pytest
 import nanoeuler.cpu
 from nanoeuler.config import Config, ModelConfig, TrainingConfig
 from nanoeuler.device import op_table
-from nanoeuler.gradcheck import MODEL_CHECKS, OP_CHECKS, check_model, check_op
 from nanoeuler.gpu.rehearsal import rehearse
+from nanoeuler.gradcheck import MODEL_CHECKS, OP_CHECKS, check_model, check_op
 from nanoeuler.plan import memory_plan
 from nanoeuler.step import Batch, StepResult, TrainingStep
 
@@ -30,8 +30,7 @@ def batches(config: ModelConfig, count: int, seed: int = 0) -> list[Batch]:
     random = np.random.default_rng(seed)
     heads = config.num_prediction_heads
     return [
-        (random.integers(0, V, (B, T), np.int32), random.integers(-4, V, (heads, B, T), np.int32))
-        for _ in range(count)
+        (random.integers(0, V, (B, T), np.int32), random.integers(-4, V, (heads, B, T), np.int32)) for _ in range(count)
     ]
 
 
@@ -61,6 +60,7 @@ def test_ten_steps_give_the_same_losses(name: str) -> None:
 @every_model
 def test_a_repeated_step_has_the_same_bits(name: str) -> None:
     """Two runs agree bit for bit, and so does one whose launches are made anew instead of being repeated."""
+
     class Anew:
         def __getattr__(self, attribute: str) -> Any:
             return (lambda function: function) if attribute == "repeated" else getattr(SIM, attribute)

@@ -1,7 +1,7 @@
 """The op table for a real GPU, launch by launch on device arrays, where nanoeuler.simt's stand-in plays the GPU.
 
-It runs in a process of its own: the stand-in must be in the place of numba.cuda before the kernels are imported. What is
-proven is everything around the kernels: uploads and downloads, the arena, scratch memory, recorded steps.
+It runs in a process of its own: the stand-in must be in the place of numba.cuda before the kernels are imported. What
+is proven is everything around the kernels: uploads and downloads, the arena, scratch memory, recorded steps.
 """
 
 import json
