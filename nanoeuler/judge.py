@@ -6,31 +6,70 @@ along the path of a launch, and must be clean on all: no spilled registers, no s
 printed.
 """
 
+import importlib
+import multiprocessing
 import sys
-from collections.abc import Iterable
-from typing import Any
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from nanoeuler import simt
 from nanoeuler.config import Config, ModelConfig, Parser, TrainingConfig, add_config_options, config_from_options
+from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.plan import rehearsal, with_vocabulary
+from nanoeuler.simt import needing_numba
 
-_SIZES = {"vocab_size": 37, "max_seq_len": 16, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "hidden_dim": 32}
-#: What is rehearsed where no configuration is named: both presets with every switch that has kernels of its own.
-MODELS = {
-    "euler": ModelConfig(**_SIZES, num_prediction_heads=2, dropout=0.1),
-    "gpt2": ModelConfig(**_SIZES, preset="gpt2"),
-    "gpt2, no bias, wide": ModelConfig(
-        **_SIZES | {"hidden_dim": 384, "num_heads": 3, "num_kv_heads": 1}, preset="gpt2", bias=False
-    ),
+if TYPE_CHECKING:
+    from nanoeuler.gpu.launch import Launch
+
+#: What is rehearsed where no configuration is named: both presets at sizes that people train, and shapes between them
+#: that take other kernels: grouped queries, several heads, dropout, no bias, wide rows, small vocabularies.
+_GPT2 = {
+    "preset": "gpt2",
+    "vocab_size": 50257,
+    "max_seq_len": 1024,
+    "num_layers": 2,
+    "num_heads": 12,
+    "hidden_dim": 768,
 }
+_TINY = {"vocab_size": 65, "max_seq_len": 16, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "hidden_dim": 32}
+MODELS = {
+    "gpt2, 124M": (8, ModelConfig(**_GPT2)),
+    "euler, 124M, grouped queries": (8, ModelConfig(**_GPT2 | {"preset": "euler", "num_kv_heads": 4})),
+    "euler, heads of 128, rows of 2048": (
+        4, ModelConfig(vocab_size=32000, max_seq_len=2048, num_layers=2, num_heads=16, num_kv_heads=4, hidden_dim=2048),
+    ),
+    "euler, tiny, prediction heads, dropout": (2, ModelConfig(**_TINY, num_prediction_heads=2, dropout=0.1)),
+    "gpt2, tiny, no bias": (2, ModelConfig(**_TINY, preset="gpt2", bias=False)),
+}  # fmt: skip
+DTYPES = ("float32", "bf16")
+#: The architecture whose instructions are read from its machine code, where an accidental float64 cannot hide; those of
+#: the others are read from PTX, registers and spills of all from the assembler.
+SASS = ("sm_90",)
 
 
-def launches_of(configs: Iterable[Config]) -> list[Any]:
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one kernel."""
+
+    kernel: str
+    file: str
+    arrays: str  # a letter for the type of each
+    threads: int
+    architectures: tuple[str, ...]
+    usage: tuple[str, ...]  # on each architecture: registers and occupancy
+    complaint: str
+
+
+def launches_of(configs: Iterable[Config]) -> "list[Launch]":
     """Return one launch for each kernel in each combination of types that runs of the configurations make.
 
     Raises:
@@ -50,13 +89,80 @@ def _type(argument: Any) -> Any:
 
 
 def default_configs() -> list[Config]:
-    """Return the configurations that are rehearsed where none is named: every model in float32 and in bf16."""
-    training = {"batch_size": 2, "workers": 1}
+    """Return the configurations that are rehearsed where none is named: every model in every type of numbers."""
     return [
-        Config(model=model, training=TrainingConfig(**training, dtype=dtype))
-        for dtype in ("float32", "bf16")
-        for model in MODELS.values()
+        Config(model=model, training=TrainingConfig(batch_size=batch, dtype=dtype))
+        for dtype in DTYPES
+        for batch, model in MODELS.values()
     ]
+
+
+def other_launches() -> "list[Launch]":
+    """Return what no rehearsal comes to: every version of every ladder, and what goes with cuBLAS."""
+    from nanoeuler.gpu.launch import launch, recording
+    from nanoeuler.gpu.linear import repeat_row
+    from nanoeuler.gpu.rehearsal import shape_only
+
+    def array(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+        return shape_only(int(np.prod(shape)), dtype).reshape(shape)
+
+    N, C, V, heads = 128, 768, 50257, (2, 64, 4, 64)
+    arguments: dict[str, tuple] = {
+        "attention": (array(*heads), array(2, 4, 64), array(*heads), array(*heads), array(*heads)),
+        "cross_entropy": (array(N), array(N, V), array(N, V), array(N, dtype=np.int32), array(1)),
+        "linear": (array(N, C), array(N, C), array(C, C), array(C)),
+        "rmsnorm": (array(N, C), array(N), array(N, C), array(C), 1e-5),
+    }
+    launches: list[Any] = []
+    for op, given in arguments.items():
+        for version in importlib.import_module(f"nanoeuler.gpu.ladder.{op}").VERSIONS:
+            with recording(execute=False) as work:
+                version.run(*given)
+            launches += [each for each in work if hasattr(each, "kernel")]
+    with recording(execute=False) as work:
+        for dtype in (np.float32, np.uint16):
+            launch(repeat_row, (N, 4), 256, array(N, C, dtype=dtype), array(C, dtype=dtype))
+    return launches + work
+
+
+def judge(launch: "Launch") -> Verdict:
+    """Compile the kernel of a launch for every architecture; say what is wrong with it."""
+    how: dict[str, Any] = {"block": launch.block, "shared_bytes": launch.shared_bytes, "sass": SASS}
+    report = simt.compile_report(launch.kernel, launch.args, **how)
+    try:
+        report.require_clean()
+        complaint = ""
+    except UserError as error:
+        complaint = str(error)
+    letters = {"float32": "f", "uint16": "b", "int32": "i", "int64": "l", "uint32": "u", "uint64": "L"}
+    return Verdict(
+        report.kernel,
+        Path(report.file).relative_to(Path(__file__).parent / "gpu").as_posix(),
+        "".join(letters.get(str(a.dtype), "?") for a in launch.args if isinstance(a, np.ndarray)),
+        report.block_threads,
+        tuple(one.architecture for one in report.architectures),
+        tuple(f"{one.registers} {one.occupancy.fraction:.0%}" for one in report.architectures),
+        complaint,
+    )
+
+
+def judge_all(launches: "list[Launch]", processes: int) -> Iterator[Verdict]:
+    """Judge many, in processes of their own: the compiler takes one core at a time."""
+    global _launches
+    _launches = launches  # which a forked process has too: a launch cannot be sent to one
+    if processes == 1 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(judge, launches)
+        return
+    with warnings.catch_warnings(), multiprocessing.get_context("fork").Pool(processes) as pool:
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which are idle here
+        yield from pool.imap(_judge_number, range(len(launches)))
+
+
+_launches: list[Any] = []
+
+
+def _judge_number(i: int) -> Verdict:
+    return judge(_launches[i])
 
 
 def main(arguments: list[str]) -> int:
@@ -64,27 +170,24 @@ def main(arguments: list[str]) -> int:
     parser = Parser(prog="python -m nanoeuler.judge", description=__doc__)
     add_config_options(parser)
     options = parser.parse_args(arguments)
-    chosen = options.config or any("." in name for name in vars(options))
-    configs = [with_vocabulary(config_from_options(options))] if chosen else default_configs()
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
-    table = Table("kernel", "file", "arrays", "threads")
-    architectures: tuple[str, ...] = ()
-    complaints = []
-    for launch in launches_of(configs):
-        report = simt.compile_report(launch.kernel, launch.args, block=launch.block, shared_bytes=launch.shared_bytes)
-        if not architectures:
-            architectures = tuple(one.architecture for one in report.architectures)
-            for name in architectures:
-                table.add_column(name, justify="right")
-        try:
-            report.require_clean()
-            style = ""
-        except UserError as error:
-            complaints.append(str(error))
-            style = "bold red"
-        row = (f"{one.registers} {one.occupancy.fraction:.0%}" for one in report.architectures)
-        file = report.file.replace("\\", "/").partition("nanoeuler/gpu/")[2]
-        table.add_row(report.kernel, file, arrays_of(launch), str(report.block_threads), *row, style=style)
+    if options.config or any("." in name for name in vars(options)):
+        launches = launches_of([with_vocabulary(config_from_options(options))])
+    else:
+        launches = launches_of(default_configs()) + other_launches()
+    needing_numba("toolchain").require_toolkit()
+    table, complaints = Table("kernel", "file", "arrays", "threads"), []
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        for verdict in progress.track(
+            judge_all(launches, available_cores()), total=len(launches), description="judging"
+        ):
+            if not table.row_count:
+                architectures = verdict.architectures
+                for name in architectures:
+                    table.add_column(name, justify="right")
+            complaints += [verdict.complaint] if verdict.complaint else []
+            columns = (verdict.kernel, verdict.file, verdict.arrays, str(verdict.threads), *verdict.usage)
+            table.add_row(*columns, style="bold red" if verdict.complaint else "")
     console.print(table)
     print("registers of a thread, and the share of a multiprocessor's warps that they and shared memory leave room for")
     if complaints:
@@ -92,12 +195,6 @@ def main(arguments: list[str]) -> int:
         return 1
     print(f"all {table.row_count} kernels clean on {len(architectures)} architectures: no spills, no stack, no float64")
     return 0
-
-
-def arrays_of(launch: Any) -> str:
-    """Return the element types of a launch's arrays, in short."""
-    letters = {"float32": "f", "uint16": "b", "int32": "i", "int64": "l", "uint32": "u", "uint64": "L"}
-    return "".join(letters.get(str(a.dtype), "?") for a in launch.args if isinstance(a, np.ndarray))
 
 
 if __name__ == "__main__":

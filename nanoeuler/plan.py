@@ -26,6 +26,8 @@ from nanoeuler.tokenizer import make_tokenizer
 
 #: What the interpreter, the libraries and the blocks that ops work in take, about.
 OVERHEAD_BYTES = 300 * 2**20
+#: What CUDA, its libraries and our compiled kernels take on a GPU beside the arena, about.
+GPU_OVERHEAD_BYTES = 512 * 2**20
 
 
 def flops_per_token(config: ModelConfig, T: int) -> int:
@@ -92,7 +94,7 @@ def batches_and_tables(config: Config, models: int, rows: int) -> int:
         rows: sequences that each of them takes at once.
     """
     model, training, T = config.model, config.training, config.model.max_seq_len
-    step = training.gradient_accumulation * training.batch_size * T * (1 + model.num_prediction_heads)
+    step = training.batch_size * T * (1 + model.num_prediction_heads)
     tokens = step + (models * rows + 1) * T * 2
     tables = (models + 1) * T * model.head_dim if model.position == "rope" else 0
     return tokens * np.dtype(np.int32).itemsize + tables * storage(training.dtype).master.itemsize
@@ -155,6 +157,11 @@ def available_on(device: str) -> int | None:
     return free_bytes()
 
 
+def overhead_bytes(device: str) -> int:
+    """Return about what a run takes in a device's memory besides its arrays."""
+    return GPU_OVERHEAD_BYTES if device == "gpu" else OVERHEAD_BYTES
+
+
 def check_memory(config: Config, available: int | None, device: str = "cpu") -> None:
     """Refuse a run that cannot fit.
 
@@ -162,7 +169,7 @@ def check_memory(config: Config, available: int | None, device: str = "cpu") -> 
         UserError: it takes more than is available; the message gives the bytes of each part.
     """
     parts = memory_plan(config, device)
-    needed = sum(parts.values()) + (0 if device == "gpu" else OVERHEAD_BYTES)
+    needed = sum(parts.values()) + overhead_bytes(device)
     if available is not None and needed > available:
         lines = [f"  {format_bytes(size):>10}  {part}" for part, size in parts.items()]
         kind, fewer = ("GPU memory", "") if device == "gpu" else ("memory", " or training.workers")
@@ -223,6 +230,26 @@ def print_plan(config: Config, device: str = "cpu", available: int | None = None
         groups.setdefault(key, {})[name] = shape
     for key, members in groups.items():
         table.add_row(key, f"{parameter_count(members):,}")
+    table.add_row("all", f"{parameter_count(shapes):,}", style="bold")
+    console.print(table)
+
+    tokens = training.batch_size * model.max_seq_len * training.gradient_accumulation
+    flops = flops_per_token(model, model.max_seq_len)
+    table = Table(title="Work", title_justify="left", show_header=False)
+    table.add_row("tokens in a step", f"{tokens:,}")
+    table.add_row("tokens in the run", f"{tokens * training.total_steps:,}")
+    table.add_row("floating-point operations per token", format_count(flops))
+    table.add_row("floating-point operations per step", format_count(flops * tokens))
+    table.add_row("floating-point operations in the run", format_count(flops * tokens * training.total_steps))
+    console.print(table)
+
+    table = Table(title="Memory", title_justify="left", show_header=False)
+    parts = memory_plan(config, device)
+    for part, size in parts.items():
+        table.add_row(part, format_bytes(size), f"{size:,}")
+    overhead = overhead_bytes(device)
+    what = "CUDA, libraries, kernels (about)" if device == "gpu" else "interpreter, libraries, blocks (about)"
+    table.add_row(what, format_bytes(overhead), "")
     table.add_row("all", f"{parameter_count(shapes):,}", style="bold")
     console.print(table)
 

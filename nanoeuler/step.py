@@ -5,8 +5,8 @@ adds to that piece's own gradient; the pieces' gradients are then summed in thei
 number of pieces but not on which worker was quick. With a single piece the workers share out each op instead; a GPU
 takes a single piece always.
 
-What a step computes up to the gradient's norm is the same work on the same arrays in every step: batches and the few
-numbers that change are put into arrays of the device first. An op table can so record and repeat it.
+What a micro-batch computes is the same work on the same arrays every time: the batch, and the few numbers that change,
+are put into arrays of the device first. An op table can so record and repeat it.
 """
 
 import itertools
@@ -94,6 +94,7 @@ class TrainingStep:
         self._gradients = [ops.empty(n, stored.master) for _ in self.pieces]
         self._views = [named_views(gradient, self.shapes) for gradient in self._gradients]
         self._allocate_inputs(stored.master)
+        self._begin, self._end = ops.repeated(self._clear), ops.repeated(self._sum_up)
         self.passes = ops.repeated(self._forward_backward)
         rows = max(piece.stop - piece.start for piece in self.pieces)
         self.models = [
@@ -107,11 +108,11 @@ class TrainingStep:
     def _allocate_inputs(self, dtype: np.dtype) -> None:
         """Allocate what a step is given, and what it gives back: losses of each piece and head, and the norm."""
         ops, t, T = self.ops, self.training, self.length
-        A, B, heads, P = t.gradient_accumulation, t.batch_size, self.config.num_prediction_heads, len(self.pieces)
-        self._inputs = ops.empty(A * B * T, np.int32).reshape(A, B, T)
-        self._targets = ops.empty(A * heads * B * T, np.int32).reshape(A, heads, B, T)
+        B, heads, P = t.batch_size, self.config.num_prediction_heads, len(self.pieces)
+        self._inputs = ops.empty(B * T, np.int32).reshape(B, T)
+        self._targets = ops.empty(heads * B * T, np.int32).reshape(heads, B, T)
         self._dloss = ops.empty(heads, dtype)
-        self._counters = ops.empty(A, np.int64)
+        self._counter = ops.empty(1, np.int64)
         self._results = ops.empty(P * heads + 1, dtype)
         self._losses, self.norm = self._results[: P * heads].reshape(P, heads), self._results[P * heads :]
 
@@ -129,9 +130,12 @@ class TrainingStep:
         Raises:
             ValueError: they are not as many, or not of the shape, as the step was made for.
         """
-        targets = self._upload(micro_batches)
-        self.passes()
-        self.micro_batches += len(micro_batches)
+        targets = self._weigh_losses(micro_batches)
+        self._begin()
+        for micro_batch in micro_batches:
+            self._upload(micro_batch)
+            self.passes()
+        self._end()
         results = self.ops.to_numpy(self._results)
         losses = results[:-1].reshape(len(self.pieces), -1)
         loss, norm = float(losses[:, 0].sum(dtype=np.float64)) / targets, float(results[-1])
@@ -172,9 +176,9 @@ class TrainingStep:
         self.ops.from_numpy(self.m, m)
         self.ops.from_numpy(self.v, v)
 
-    def _upload(self, micro_batches: Sequence[Batch]) -> int:
-        """Put everything that differs from step to step where the passes read it; return the first head's targets."""
-        ops, (A, heads, B, T) = self.ops, self._targets.shape
+    def _weigh_losses(self, micro_batches: Sequence[Batch]) -> int:
+        """Let each head's loss be the mean over all its targets; return how many the first head has."""
+        A, (heads, B, T) = self.training.gradient_accumulation, self._targets.shape
         shapes = [(inputs.shape, targets.shape) for inputs, targets in micro_batches]
         if shapes != [((B, T), (heads, B, T))] * A:
             raise ValueError(
@@ -183,33 +187,37 @@ class TrainingStep:
             )
         counts = [max(1, sum(int((t[k] >= 0).sum()) for _, t in micro_batches)) for k in range(heads)]
         further = self.config.prediction_loss_weight / max(1, heads - 1)
-        ops.from_numpy(self._dloss, np.array([(1.0 if k == 0 else further) / counts[k] for k in range(heads)]))
-        ops.from_numpy(self._counters, self.micro_batches + np.arange(len(micro_batches)))
-        ops.from_numpy(self._inputs, np.stack([inputs for inputs, _ in micro_batches]))
-        ops.from_numpy(self._targets, np.stack([targets for _, targets in micro_batches]))
+        self.ops.from_numpy(self._dloss, np.array([(1.0 if k == 0 else further) / counts[k] for k in range(heads)]))
         return counts[0]
 
-    def _forward_backward(self) -> None:
-        """Leave the gradient in the first piece's buffer, and losses and norm in the results."""
+    def _upload(self, micro_batch: Batch) -> None:
+        """Put what differs from micro-batch to micro-batch where the passes read it."""
+        self.ops.from_numpy(self._inputs, micro_batch[0])
+        self.ops.from_numpy(self._targets, micro_batch[1])
+        self.ops.from_numpy(self._counter, np.array([self.micro_batches]))
+        self.micro_batches += 1
+
+    # What these launch is the same in every step: an op table may record it and repeat it.
+
+    def _clear(self) -> None:
+        """Set losses and gradients to 0."""
         self.ops.fill(self._results, 0)
+        self._for_each(lambda gradient: self.ops.fill(gradient, 0), self._gradients)
+
+    def _forward_backward(self) -> None:
+        """Add the micro-batch's gradient to each piece's buffer, and its losses to the results."""
 
         def item(p: int) -> None:
             piece = self.pieces[p]
-            self.ops.fill(self._gradients[p], 0)
+            dropout = Dropout(self.training.seed, self._counter, piece.start * self.length)
+            batch = self._inputs[piece], self._targets[:, piece]
             with self._model() as model:
-                for i in range(self.training.gradient_accumulation):
-                    first_row = piece.start * self.length
-                    dropout = Dropout(self.training.seed, self._counters[i : i + 1], first_row)
-                    model.loss_and_gradients(
-                        self._views[p],
-                        self._losses[p],
-                        self._inputs[i][piece],
-                        self._targets[i][:, piece],
-                        self._dloss,
-                        dropout,
-                    )
+                model.loss_and_gradients(self._views[p], self._losses[p], *batch, self._dloss, dropout)
 
         self._for_each(item, range(len(self.pieces)))
+
+    def _sum_up(self) -> None:
+        """Leave the gradient in the first piece's buffer, and its norm in the results."""
         self.ops.accumulate(self._gradients[0], self._gradients[1:])
         self.ops.global_norm(self.norm, self._gradients[0])
 

@@ -145,6 +145,8 @@ class Trainer:
             "grad_norm": result.grad_norm,
             "tokens_per_second": tokens / seconds,
         }
+        if self.done == 1 and (why := getattr(self.step.passes, "without_graph", "")):
+            self.console.note(f"kernels are launched one by one, not as a CUDA graph: {why}")
         evaluated = self._evaluate()
         self.log.step(self.done, **shown, elapsed_seconds=self.elapsed, skipped=bool(result.skipped), **evaluated)
         self.console.step(self.done, **shown)

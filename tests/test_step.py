@@ -461,36 +461,38 @@ def test_a_step_keeps_nothing_of_the_batches_it_was_given() -> None:
 
 
 class Recorder:
-    """Repeats a function as a GPU does: the calls of ops that it made once, with the arguments of then."""
+    """Repeats functions as a GPU does: the calls of ops that each made once, with the arguments of then."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self.names: set[str] = set()
         self.made = self.repetitions = 0
-        self.recording = False
+        self.recording: list[tuple[Any, tuple[Any, ...]]] | None = None
         ops = {name: getattr(cpu, name) for name in cpu.__all__}
         wrapped = {name: self.recorded(op) for name, op in ops.items() if op.__module__ != Team.__module__}
         self.table = table_with(**wrapped, repeated=self.repeated)
 
     def recorded(self, op: Any) -> Any:
         def call(*arguments: Any) -> Any:
-            if self.recording:
-                self.calls.append((op, arguments))
+            if self.recording is not None:
+                self.recording.append((op, arguments))
+                self.names.add(op.__name__)
             return op(*arguments)
 
         return call
 
     def repeated(self, function: Any) -> Any:
         self.made += 1
+        calls: list[tuple[Any, tuple[Any, ...]]] = []
 
         def again() -> None:
-            if self.calls:
+            if calls:
                 self.repetitions += 1
-                for op, arguments in self.calls:
+                for op, arguments in calls:
                     op(*arguments)
             else:
-                self.recording = True
+                self.recording = calls
                 function()
-                self.recording = False
+                self.recording = None
 
         return again
 
@@ -507,8 +509,8 @@ def test_a_step_recorded_once_may_be_repeated(model: dict[str, Any]) -> None:
                 results.append(step.run(each, 1e-2))
                 step.evaluate([batch(config, 3, 50)])  # between them, on the same arrays
             steps.append(step)
-    assert (recorder.made, recorder.repetitions) == (1, 3)
-    names = {op.__name__ for op, _ in recorder.calls}
+    assert (recorder.made, recorder.repetitions) == (3, 3 + 7 + 3)  # begin, two micro-batches, end, in four steps
+    names = recorder.names
     assert {"embedding_forward", "dropout_backward", "total", "global_norm"} <= names
     assert not {"from_numpy", "to_numpy", "adamw"} & names
     assert results[:4] == results[4:]
@@ -547,11 +549,10 @@ def test_a_model_of_bfloat16_computes_with_rounded_copies_that_follow_every_upda
         assert arrays["losses"].dtype == arrays["layers.0.lse"].dtype == model.cos.dtype == np.float32
     step.passes = lambda: step._gradients[0].fill(1.0)  # but for the gradient, which is made up
     before = step.model_weights.copy()
-    step._results[...] = 1.0
     assert step.run([batch(config)], 1e-2).skipped == ""
     assert (step.model_weights == rounded(step.weights)).all()
     assert (step.model_weights != before).mean() > 0.5
-    step._results[...], before = np.nan, step.model_weights.copy()
+    step.passes, before = lambda: step._losses.fill(np.nan), step.model_weights.copy()
     assert step.run([batch(config)], 1e-2).skipped
     assert (step.model_weights == before).all()
 

@@ -7,7 +7,10 @@ by one.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+from nanoeuler.gpu.backend import cuda
 
 
 class Graph:
@@ -31,10 +34,14 @@ class Graph:
         except Exception as error:  # an older cuda.core, or none, or numba-cuda's own stand-in: all right without
             return None, f"graphs cannot be built here: {error!r}"
         try:
-            builder.begin_building("thread_local")
-            try:
-                work(builder)
-            finally:
+            with cuda.defer_cleanup():  # memory given back in the middle would end the capture
+                builder.begin_building("relaxed")
+                try:
+                    work(builder)
+                except Exception:
+                    with suppress(Exception):
+                        builder.end_building()
+                    raise
                 builder.end_building()
             return Graph(builder.complete(), Stream.from_handle(0)), ""
         except Exception as error:  # launches that this numba-cuda, or this driver, cannot capture

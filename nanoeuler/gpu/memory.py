@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.errors import UserError
-from nanoeuler.gpu.backend import cuda
+from nanoeuler.gpu.backend import cuda, device_array, sliceable
 from nanoeuler.gpu.bfloat16 import (
     BFLOAT16,
     from_bfloat16,
@@ -44,7 +44,7 @@ class Arena:
     """One allocation on the GPU, handed out from its start to its end."""
 
     def __init__(self, size: int) -> None:
-        self.memory, self.used = cuda.device_array(size, np.uint8), 0
+        self.memory, self.used = device_array(size, np.uint8), 0
 
     def take(self, size: int, dtype: Any) -> Array:
         """Return the next ``size`` elements.
@@ -60,7 +60,7 @@ class Arena:
                 "fault of nanoeuler, which its makers would like to hear of"
             )
         self.used = end
-        return self.memory[start:end].view(dtype)
+        return sliceable(self.memory[start:end].view(dtype))
 
 
 _arena: Arena | None = None
@@ -89,7 +89,7 @@ def free_bytes() -> int:
 
 def empty(size: int, dtype: Any) -> Array:
     """Return an uninitialised flat array in the GPU's memory."""
-    return cuda.device_array(size, np.dtype(dtype)) if _arena is None else _arena.take(size, dtype)
+    return device_array(size, np.dtype(dtype)) if _arena is None else _arena.take(size, dtype)
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: Any, like: Array) -> Array:

@@ -27,7 +27,7 @@ from nanoeuler.gpu.warp import MAX_WARPS, WARP, block_sum
 
 Array = Any
 
-PER_THREAD = 4  # elements of a row that a thread keeps; more for rows wider than 1024
+PER_THREAD = 4  # elements of a row that a thread keeps; more for rows wider than 1024, and beyond 4096 some may spill
 MAX_THREADS = 256  # of a block: with the most registers that a thread can have, 255, they are still all there
 MIN_ROWS = 4  # that a block of the backward takes, if there are enough: a row of partial sums costs as much as one
 PARTIAL_ELEMENTS = 1 << 19  # partial sums at most: 2 MB, and as many threads as a large GPU keeps busy

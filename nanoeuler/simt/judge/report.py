@@ -113,6 +113,7 @@ def compile_report(
     *,
     block: Dimensions | None = None,
     shared_bytes: int = 0,
+    sass: Collection[str] | None = None,
     **options: Any,
 ) -> CompileReport:
     """Compile a kernel for each architecture along the path of a launch, with no GPU, and report what it became.
@@ -125,6 +126,8 @@ def compile_report(
         block: The block that it is launched with, for the occupancy; if left out, the kernel's launch bound or 256.
         shared_bytes: The dynamic shared memory of a block. Above 48 KB, static and dynamic together, the function
             needs an attribute before its launch, which numba-cuda does not set.
+        sass: Architectures whose instructions are read from SASS, which takes a third of a second each; those of the
+            others are read from PTX. None reads all from SASS.
         **options: Options of ``cuda.jit`` (fastmath, max_registers, opt ...), above the kernel's own.
 
     Raises:
@@ -141,7 +144,7 @@ def compile_report(
     options = {**dispatcher.targetoptions, **options}
     launch = launch_shape(1, _block(function.__name__, block, options.get("launch_bounds")), shared_bytes)
     built = build(function, types, options)
-    listings = _compile(built, architectures)
+    listings = _compile(built, architectures, architectures if sass is None else sass)
     if any(listing.float64 for listing in listings):
         listings = _with_lines(listings, build(function, types, {**options, "lineinfo": True, "debug": False}))
     return CompileReport(
@@ -184,15 +187,20 @@ class _Listing:
     float64: list[Instruction]
 
 
-def _compile(built: Build, architectures: Sequence[str], lineinfo: bool = False) -> list[_Listing]:
+def _compile(
+    built: Build, architectures: Sequence[str], sass: Collection[str], lineinfo: bool = False
+) -> list[_Listing]:
     codes = [assemble(built, architecture, lineinfo) for architecture in architectures]
     with ThreadPoolExecutor() as pool:  # a disassembler, a process of its own, takes longer than all the rest
-        texts = list(pool.map(disassemble, codes))
+        wanted = [
+            code if architecture in sass else None for architecture, code in zip(architectures, codes, strict=True)
+        ]
+        texts = list(pool.map(lambda code: None if code is None else disassemble(code), wanted))
     listings = []
-    for architecture, code, sass in zip(architectures, codes, texts, strict=True):
-        instructions = read_ptx(code.ptx) if sass is None else read_sass(sass)
+    for architecture, code, text in zip(architectures, codes, texts, strict=True):
+        instructions = read_ptx(code.ptx) if text is None else read_sass(text)
         float64 = [instruction for instruction in instructions if is_float64(instruction.opcode)]
-        listings.append(_Listing(architecture, code, sass, instructions, float64))
+        listings.append(_Listing(architecture, code, text, instructions, float64))
     return listings
 
 
@@ -204,7 +212,7 @@ def _with_lines(listings: list[_Listing], built: Build) -> list[_Listing]:
     """
     impure = [listing.architecture for listing in listings if listing.float64]
     try:
-        located = {listing.architecture: listing.float64 for listing in _compile(built, impure, lineinfo=True)}
+        located = {listing.architecture: listing.float64 for listing in _compile(built, impure, impure, lineinfo=True)}
     except UserError:
         return listings
     result = []
