@@ -6,6 +6,8 @@ COMMANDS = {
     "plan": "parameters, arithmetic and memory of a run, before it starts",
     "doctor": "what this machine has, what is wrong with it, and what mends it",
     "gradcheck": "every gradient against central differences",
+    "parity": "one training step on NumPy's ops and on the kernels, compared tensor by tensor",
+    "judge": "what the GPU's compiler makes of our kernels, on seven architectures",
     "bench": "our training step beside PyTorch's",
     "curves": "several runs in one picture",
     "simt": "CUDA kernels of a script, run and checked with no GPU",

@@ -23,7 +23,7 @@ from rich.table import Table
 from nanoeuler import simt
 from nanoeuler.config import Config, ModelConfig, Parser, TrainingConfig, add_config_options, config_from_options
 from nanoeuler.cpu.parallel import available_cores
-from nanoeuler.errors import UserError, run_command
+from nanoeuler.errors import UserError, nearest, run_command
 from nanoeuler.plan import rehearsal, with_vocabulary
 from nanoeuler.simt import needing_numba
 
@@ -42,15 +42,17 @@ _GPT2 = {
 }
 _TINY = {"vocab_size": 65, "max_seq_len": 16, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "hidden_dim": 32}
 MODELS = {
-    "gpt2, 124M": (8, ModelConfig(**_GPT2)),
-    "euler, 124M, grouped queries": (8, ModelConfig(**_GPT2 | {"preset": "euler", "num_kv_heads": 4})),
+    "gpt2, 124M": (8, ModelConfig(**_GPT2), ("float32", "bf16")),
     "euler, heads of 128, rows of 2048": (
-        4, ModelConfig(vocab_size=32000, max_seq_len=2048, num_layers=2, num_heads=16, num_kv_heads=4, hidden_dim=2048),
+        4,
+        ModelConfig(vocab_size=32000, max_seq_len=2048, num_layers=2, num_heads=16, num_kv_heads=4, hidden_dim=2048),
+        ("float32", "bf16"),
     ),
-    "euler, tiny, prediction heads, dropout": (2, ModelConfig(**_TINY, num_prediction_heads=2, dropout=0.1)),
-    "gpt2, tiny, no bias": (2, ModelConfig(**_TINY, preset="gpt2", bias=False)),
+    "euler, tiny, prediction heads, dropout": (
+        2, ModelConfig(**_TINY, num_prediction_heads=2, dropout=0.1), ("float32", "bf16"),
+    ),
+    "gpt2, tiny, no bias": (2, ModelConfig(**_TINY, preset="gpt2", bias=False), ("float32",)),
 }  # fmt: skip
-DTYPES = ("float32", "bf16")
 #: The architecture whose instructions are read from its machine code, where an accidental float64 cannot hide; those of
 #: the others are read from PTX, registers and spills of all from the assembler.
 SASS = ("sm_90",)
@@ -89,17 +91,18 @@ def _type(argument: Any) -> Any:
 
 
 def default_configs() -> list[Config]:
-    """Return the configurations that are rehearsed where none is named: every model in every type of numbers."""
+    """Return the configurations that are rehearsed where none is named."""
     return [
         Config(model=model, training=TrainingConfig(batch_size=batch, dtype=dtype))
-        for dtype in DTYPES
-        for batch, model in MODELS.values()
+        for batch, model, dtypes in MODELS.values()
+        for dtype in dtypes
     ]
 
 
 def other_launches() -> "list[Launch]":
-    """Return what no rehearsal comes to: every version of every ladder, and what goes with cuBLAS."""
-    from nanoeuler.gpu.launch import launch, recording
+    """Return what no rehearsal comes to: every version of every ladder, what goes with cuBLAS, ops of other models."""
+    import nanoeuler.gpu
+    from nanoeuler.gpu.launch import Launch, launch, recording
     from nanoeuler.gpu.linear import repeat_row
     from nanoeuler.gpu.rehearsal import shape_only
 
@@ -118,11 +121,20 @@ def other_launches() -> "list[Launch]":
         for version in importlib.import_module(f"nanoeuler.gpu.ladder.{op}").VERSIONS:
             with recording(execute=False) as work:
                 version.run(*given)
-            launches += [each for each in work if hasattr(each, "kernel")]
+            launches += [each for each in work if isinstance(each, Launch)]
     with recording(execute=False) as work:
         for dtype in (np.float32, np.uint16):
-            launch(repeat_row, (N, 4), 256, array(N, C, dtype=dtype), array(C, dtype=dtype))
-    return launches + work
+            x, flat = array(N, C, dtype=dtype), array(N * C)
+            launch(repeat_row, (N, 4), 256, x, array(C, dtype=dtype))
+            nanoeuler.gpu.residual_backward(array(N, C, dtype=dtype), array(N, C, dtype=dtype), x)
+            nanoeuler.gpu.accumulate(flat, [flat])
+    return launches + [each for each in work if isinstance(each, Launch)]
+
+
+def file_of(launch: "Launch") -> Path:
+    """Return the file of a launch's kernel, inside ``nanoeuler/gpu``."""
+    file = Path(launch.kernel.py_func.__code__.co_filename)
+    return file.relative_to(Path(__file__).parent / "gpu")
 
 
 def judge(launch: "Launch") -> Verdict:
@@ -137,7 +149,7 @@ def judge(launch: "Launch") -> Verdict:
     letters = {"float32": "f", "uint16": "b", "int32": "i", "int64": "l", "uint32": "u", "uint64": "L"}
     return Verdict(
         report.kernel,
-        Path(report.file).relative_to(Path(__file__).parent / "gpu").as_posix(),
+        file_of(launch).as_posix(),
         "".join(letters.get(str(a.dtype), "?") for a in launch.args if isinstance(a, np.ndarray)),
         report.block_threads,
         tuple(one.architecture for one in report.architectures),
@@ -168,12 +180,18 @@ def _judge_number(i: int) -> Verdict:
 def main(arguments: list[str]) -> int:
     """Judge; return 0 if every kernel is clean, else 1."""
     parser = Parser(prog="python -m nanoeuler.judge", description=__doc__)
+    parser.add_argument("--op", metavar="NAME", help="only the kernels of one op, such as rmsnorm, and of its ladder")
     add_config_options(parser)
     options = parser.parse_args(arguments)
     if options.config or any("." in name for name in vars(options)):
         launches = launches_of([with_vocabulary(config_from_options(options))])
     else:
         launches = launches_of(default_configs()) + other_launches()
+    files = sorted({file_of(launch).stem for launch in launches})
+    if options.op is not None:
+        if options.op not in files:
+            raise UserError(f"--op: no kernel is of '{options.op}'{nearest(options.op, files)}: {', '.join(files)}")
+        launches = [launch for launch in launches if file_of(launch).stem == options.op]
     needing_numba("toolchain").require_toolkit()
     table, complaints = Table("kernel", "file", "arrays", "threads"), []
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)

@@ -250,27 +250,6 @@ def print_plan(config: Config, device: str = "cpu", available: int | None = None
     overhead = overhead_bytes(device)
     what = "CUDA, libraries, kernels (about)" if device == "gpu" else "interpreter, libraries, blocks (about)"
     table.add_row(what, format_bytes(overhead), "")
-    table.add_row("all", f"{parameter_count(shapes):,}", style="bold")
-    console.print(table)
-
-    tokens = training.batch_size * model.max_seq_len * training.gradient_accumulation
-    flops = flops_per_token(model, model.max_seq_len)
-    table = Table(title="Work", title_justify="left", show_header=False)
-    table.add_row("tokens in a step", f"{tokens:,}")
-    table.add_row("tokens in the run", f"{tokens * training.total_steps:,}")
-    table.add_row("floating-point operations per token", format_count(flops))
-    table.add_row("floating-point operations per step", format_count(flops * tokens))
-    table.add_row("floating-point operations in the run", format_count(flops * tokens * training.total_steps))
-    console.print(table)
-
-    table = Table(title="Memory", title_justify="left", show_header=False)
-    parts = memory_plan(config, device)
-    for part, size in parts.items():
-        table.add_row(part, format_bytes(size), f"{size:,}")
-    overhead = 0
-    if device != "gpu":
-        overhead = OVERHEAD_BYTES
-        table.add_row("interpreter, libraries, blocks (about)", format_bytes(overhead), "")
     table.add_row("all", format_bytes(sum(parts.values()) + overhead), "", style="bold")
     if available is not None:
         table.add_row("available here", format_bytes(available), "")

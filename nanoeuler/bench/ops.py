@@ -8,13 +8,14 @@ The kernels on the CPU (``--device sim``) are an emulation: they are timed, and 
 """
 
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from rich.console import Console
 
 from nanoeuler.bench.ops_entries import DEFAULT_SIZE, OP_BENCHES, SIZES, OpBench
 from nanoeuler.bench.ops_measure import measure_op, prepare, with_pytorch
-from nanoeuler.bench.ops_table import print_tables, roof_rates
+from nanoeuler.bench.ops_table import first_calls, print_tables, roof_rates
 from nanoeuler.bench.train import BUSY, at_least, describe_machine, version_of, write_json
 from nanoeuler.config import Parser
 from nanoeuler.cpu.parallel import available_cores
@@ -50,18 +51,24 @@ def main(arguments: list[str]) -> None:
         "dtype": options.dtype,
         "size": {"name": options.size, **{letter: size.extents[letter] for letter in "BTCHKDFVP"}},
         "roofs": {},  # what the machine reached: the medians over all ops
+        "smallest": None,  # what the clock says of the smallest launch, on a GPU
+        "first_calls": {},  # in which kernels are compiled
         "ops": [],
         "skipped": {},
     }
     write_json(options.json, report)
     with ops.Team(options.workers):
+        started = perf_counter()
         bench = prepare(options.device, options.dtype, size, ops, options.workers, options.ladder)
+        setup, report["smallest"] = perf_counter() - started, bench.smallest
         if options.device == "gpu" and options.torch:
             bench, report["skipped"] = with_pytorch(bench)
         for number, entry in enumerate(options.ops, 1):
             console.print(f"{number}/{len(options.ops)} {entry.name}", soft_wrap=True)
             report["ops"].append(measure_op(entry, bench, options.steps))
             report["roofs"] = roof_rates(report["ops"])
+            if options.device != "cpu":
+                report["first_calls"] = first_calls(report["ops"], setup)
             write_json(options.json, report)
     print_tables(report, Console(highlight=False))
 

@@ -17,8 +17,9 @@ import numpy as np
 from nanoeuler.bench import measure, ops_roofs
 from nanoeuler.bench.contender import EAGER, OURS
 from nanoeuler.bench.ops_arguments import in_order, make_arguments
-from nanoeuler.bench.ops_clock import Clock, EventClock, HostClock, Sample, time_in_turns
+from nanoeuler.bench.ops_clock import Clock, EventClock, HostClock, Sample, smallest_launch, time_in_turns
 from nanoeuler.bench.ops_entries import OpBench, Size
+from nanoeuler.bench.ops_recorded import Timed
 from nanoeuler.bench.ops_roofs import COPY, PRODUCT
 
 #: A hand-written kernel, where the op itself leaves the work to cuBLAS.
@@ -43,6 +44,7 @@ class Bench:
     ladders: dict[str, list[Any]] = field(default_factory=dict)  # by op, from the simplest to the one in use
     cublas: bool = False  # does the products
     pytorch: Any = None  # the module of its equivalents
+    smallest: Result | None = None  # of :func:`smallest`, on a GPU
 
 
 class Kept:
@@ -76,7 +78,8 @@ def prepare(device: str, dtype: str, size: Size, ops: Any, workers: int, ladder:
 
     library = cublas.available()
     roofs = ops_roofs.on_gpu(ops, dtype, library)
-    return Bench(dtype, size, ops, EventClock(ops, cuda), roofs, ladders, library)
+    clock = EventClock(ops, cuda)
+    return Bench(dtype, size, ops, clock, roofs, ladders, library, smallest=smallest(ops, clock))
 
 
 def find_ladders() -> dict[str, list[Any]]:
@@ -108,8 +111,8 @@ def measure_op(entry: OpBench, bench: Bench, steps: int) -> Result:
     Returns:
         ``bytes`` and ``flops`` that the op cannot avoid; ``roof``, what it is judged by, None where nothing is claimed;
         for each contender ``run_seconds``, a summary of its samples, ``first_seconds`` of the call that compiles,
-        ``launch_seconds`` that a call costs the host, rates, ``share`` of the roof's, and ``our_time``, our own as a
-        share of its; ``skipped``, who could not take part and why.
+        ``launch_seconds`` that a call costs the host, rates, ``share`` of the roof's, ``our_time``, our own as a share
+        of its, and what :func:`_way` tells; ``skipped``, who could not take part and why.
     """
     result: Result = {
         "op": entry.op,
@@ -140,12 +143,12 @@ def measure_op(entry: OpBench, bench: Bench, steps: int) -> Result:
 def _time(result: Result, contenders: dict[str, Contender], bench: Bench, steps: int) -> None:
     """Time all contenders, and the roof, in turns; note their numbers in the op's result."""
     judge = PRODUCT if result["flops"] is not None else COPY
-    runs = {name: contender.run for name, contender in contenders.items()}
+    runs = {name: bench.clock.prepared(contender.run) for name, contender in contenders.items()}
     if judge in bench.roofs:
-        runs["roof"] = bench.roofs[judge].run
+        runs["roof"] = bench.clock.prepared(bench.roofs[judge].run)
     samples = time_in_turns(runs, bench.clock, steps)
     if judge in bench.roofs:
-        result["roof"] = _roof(bench.roofs[judge], judge, samples.pop("roof"))
+        result["roof"] = _roof(bench.roofs[judge], judge, runs["roof"], samples.pop("roof"))
     for name, turns in samples.items():
         seconds = measure.summary(_seconds(turns))
         result["contenders"][name] = {
@@ -154,6 +157,7 @@ def _time(result: Result, contenders: dict[str, Contender], bench: Bench, steps:
             "launch_seconds": _launch(turns),
             "our_time": measure.compare(_seconds(samples[OURS]), _seconds(turns)),
             **_rates(result, seconds["median"]),
+            **_way(runs[name], turns),
         }
 
 
@@ -260,9 +264,31 @@ def _launch(turns: list[list[Sample]]) -> float | None:
     return float(np.median(costs)) if costs else None
 
 
-def _roof(roof: ops_roofs.Roof, name: str, turns: list[list[Sample]]) -> Result:
+def _way(timed: Timed, turns: list[list[Sample]]) -> Result:
+    """Return how something was timed.
+
+    Returns:
+        ``graph``, whether as a CUDA graph, and ``without_graph``, why not; ``launches_hidden``, whether its launches
+        were always in the queue before the GPU came to them, else its time is an upper bound. None without a GPU.
+    """
+    hidden = [sample.hidden for turn in turns for sample in turn]
+    return {
+        "graph": timed.graph,
+        "without_graph": timed.without_graph,
+        "launches_hidden": None if None in hidden else all(hidden),
+    }
+
+
+def smallest(ops: Any, clock: Clock) -> Result:
+    """Return the time of a launch that sets one number, and how it was timed."""
+    timed, sample = smallest_launch(ops, clock)
+    return {"seconds": sample.seconds, **_way(timed, [[sample]])}
+
+
+def _roof(roof: ops_roofs.Roof, name: str, timed: Timed, turns: list[list[Sample]]) -> Result:
     seconds = measure.summary(_seconds(turns))
-    return {"name": name, "about": roof.about, "run_seconds": seconds, "per_second": roof.work / seconds["median"]}
+    rate = roof.work / seconds["median"]
+    return {"name": name, "about": roof.about, "run_seconds": seconds, "per_second": rate, **_way(timed, turns)}
 
 
 def _rates(result: Result, seconds: float) -> dict[str, float]:

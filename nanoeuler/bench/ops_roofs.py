@@ -3,12 +3,14 @@
     copy        bytes per second, read and written, of an array far larger than the caches
     product     floating-point operations per second of a large matrix product
 
-On a CPU the threads of the team copy a part each, and multiply matrices of their own with single-threaded BLAS; on a
-GPU both are ops, and the product is cuBLAS's where it can be loaded.
+On a CPU the threads of the team copy a part each, and multiply matrices of their own with single-threaded BLAS. On a
+GPU the driver copies, from the device to the device: a copy by a kernel of ours would be judged by ours. The product is
+cuBLAS's where it can be loaded, else our op.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,10 +64,9 @@ def on_gpu(ops: Any, dtype: str, library: bool) -> dict[str, Roof]:
     count, n, element = COPY_BYTES // 4, PRODUCT_SIZE, storage(dtype).activations
     x, out = ops.empty(count, np.float32), ops.empty(count, np.float32)
     a, b, c = (ops.empty(n * n, element).reshape(n, n) for _ in range(3))
-    ops.fill(x, 0.0)
-    for matrix, name in ((a, "a"), (b, "b")):  # a GPU that multiplies zeros needs less power, and clocks higher
-        ops.from_numpy(matrix, normal(name, (n, n), element))
+    for array, name in ((x, "x"), (a, "a"), (b, "b")):  # zeros would need less power, and let the GPU clock higher
+        ops.from_numpy(array, normal(name, array.shape, np.dtype(array.dtype)))
     return {
-        COPY: Roof("the op copy", 2 * 4 * count, lambda: ops.copy(out, x)),
+        COPY: Roof("the driver's copy, device to device", 2 * 4 * count, partial(out.copy_to_device, x)),
         PRODUCT: Roof("cuBLAS" if library else "our kernel", 2 * n**3, lambda: ops.linear_forward(c, a, b, None)),
     }

@@ -1,6 +1,7 @@
 """The report of the benchmark of the ops, as it is printed: a table of all ops, and one for each ladder."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,8 @@ from nanoeuler.console import format_count, format_duration
 Result = dict[str, Any]
 Column = tuple[str, Callable[[Result, Result], str]]  # its head, and what it says of (op, contender)
 
+#: Before a time that is an upper bound.
+AT_MOST = "≤ "
 UNITS = {COPY: "B/s", PRODUCT: "FLOP/s"}
 
 
@@ -41,8 +44,43 @@ def print_tables(report: Result, console: Console) -> None:
     for op in report["ops"]:
         for name, reason in op["skipped"].items():
             console.print(f"{name_of(op)} without {name}: {reason}", soft_wrap=True)
+    for line in _about_times(report):
+        console.print(line, soft_wrap=True)
     if report["device"] == "sim":
         console.print("These kernels ran on the CPU: their times say nothing about a GPU.")
+
+
+def _about_times(report: Result) -> Iterator[str]:
+    """Yield a line on each thing that the times need to be understood, and on what compiling took."""
+    ours = [op["contenders"][name] for op in report["ops"] for name in (OURS, KERNEL) if name in op["contenders"]]
+    reasons = Counter(numbers["without_graph"] for numbers in ours if numbers["graph"] is False)
+    for reason, count in reasons.items():
+        yield f"launched one by one, {count} of {len(ours)}: {reason}"
+    if any(numbers["launches_hidden"] is False for op in report["ops"] for numbers in op["contenders"].values()):
+        yield f"{AT_MOST.strip()}: not launched in time, so the GPU may have waited for the host"
+    late = sum(op["roof"] is not None and op["roof"]["launches_hidden"] is False for op in report["ops"])
+    if late:
+        yield f"roofs not launched in time: of {late} of {len(report['ops'])} ops, whose shares may be too high"
+    if report["smallest"]:
+        shortest = _time(report["smallest"]["seconds"], report["smallest"])
+        yield f"a launch that sets one number takes {shortest}: about so much of every time is the clock's"
+    if report["first_calls"]:
+        setup, calls = report["first_calls"]["setup_seconds"], report["first_calls"]["our_seconds"]
+        kept = "compiled in every process" if report["device"] == "gpu" else "kept on disk once compiled"
+        yield (
+            f"first calls: {format_duration(calls)} for {len(report['ops'])} ops, and before them "
+            f"{format_duration(setup)} for clock and roofs; kernels are {kept}"
+        )
+
+
+def first_calls(ops: Iterable[Result], setup: float) -> dict[str, float]:
+    """Return the seconds of the first calls of the ops in use together, beside those that went before them.
+
+    >>> first_calls([{"contenders": {"nanoeuler": {"first_seconds": 2.0}}}, {"contenders": {}}], 1.0)
+    {'setup_seconds': 1.0, 'our_seconds': 2.0}
+    """
+    ours = (op["contenders"][OURS]["first_seconds"] for op in ops if OURS in op["contenders"])
+    return {"setup_seconds": setup, "our_seconds": sum(ours)}
 
 
 def name_of(op: Result) -> str:
@@ -92,6 +130,10 @@ def _quartiles(op: Result, contender: Result) -> str:
     return f"{format_time(seconds['lower_quartile'])}, {format_time(seconds['upper_quartile'])}"
 
 
+def _time(seconds: float, numbers: Result) -> str:
+    return (AT_MOST if numbers["launches_hidden"] is False else "") + format_time(seconds)
+
+
 def _rate(op: Result, contender: Result) -> str:
     if "share" not in contender:
         return ""
@@ -109,7 +151,7 @@ def _launch(op: Result, contender: Result) -> str:
 
 def _pytorch(op: Result, contender: Result) -> str:
     theirs = op["contenders"].get(EAGER)
-    return format_time(theirs["run_seconds"]["median"]) if theirs else ""
+    return _time(theirs["run_seconds"]["median"], theirs) if theirs else ""
 
 
 def _against_pytorch(op: Result, contender: Result) -> str:
@@ -123,7 +165,7 @@ def _ratio(op: Result, contender: Result) -> str:
 
 
 _COLUMNS: list[Column] = [
-    ("time", lambda _, contender: format_time(contender["run_seconds"]["median"])),
+    ("time", lambda _, contender: _time(contender["run_seconds"]["median"], contender)),
     ("quartiles", _quartiles),
     ("rate", _rate),
     ("share", _share),

@@ -23,7 +23,7 @@ def cross_entropy_forward(losses: np.ndarray, logits: np.ndarray, targets: np.nd
     Args:
         losses: (N,), written; 0 where the target is ignored.
         logits: (N, V).
-        targets: (N,) int32, negative to ignore.
+        targets: (N,) int32, each below V, negative to ignore.
     """
     N, V = logits.shape
 
@@ -44,7 +44,7 @@ def cross_entropy_backward(
         losses: (N,), written; 0 where the target is ignored.
         dlogits: (N, V), written; may be ``logits`` itself, and in training is.
         logits: (N, V).
-        targets: (N,) int32, negative to ignore.
+        targets: (N,) int32, each below V, negative to ignore.
         dloss: (1,), gradient of the loss with respect to every row's loss; 1 / (number of targets) for a mean.
     """
     N, V = logits.shape

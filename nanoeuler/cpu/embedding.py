@@ -49,7 +49,7 @@ def embedding_backward(
     B, T, C = dout.shape
     ids = tokens.reshape(-1)
     order = np.argsort(ids, kind="stable")  # equal tokens side by side, each run summed in one go
-    runs = np.flatnonzero(np.r_[True, np.diff(ids[order]) != 0])
+    runs = np.flatnonzero(np.r_[True, np.diff(ids[order]) != 0][: ids.size])  # of no places there is no first run
     rows = scratch("embedding rows", (B * T, C), dout.dtype)
     np.take(dout.reshape(B * T, C), order, axis=0, out=rows, mode="clip")
     used = ids[order[runs]]

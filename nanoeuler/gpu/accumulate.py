@@ -9,7 +9,7 @@ numbers read and one written.
 from collections.abc import Sequence
 from typing import Any
 
-from nanoeuler.gpu.backend import cuda, uint32
+from nanoeuler.gpu.backend import cuda
 from nanoeuler.gpu.launch import launch
 
 Array = Any
@@ -20,7 +20,7 @@ THREADS = 256
 @cuda.jit
 def add(out: Array, part: Array) -> None:
     """Add one element to another."""
-    i = uint32(cuda.grid(1))
+    i = cuda.grid(1)
     if i < out.shape[0]:
         out[i] += part[i]
 

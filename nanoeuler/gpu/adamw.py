@@ -9,7 +9,7 @@ Moved: four numbers read and three written for each weight, 28 bytes.
 import math
 from typing import Any
 
-from nanoeuler.gpu.backend import cuda, float32, uint32
+from nanoeuler.gpu.backend import cuda, float32
 from nanoeuler.gpu.launch import launch
 
 Array = Any
@@ -23,7 +23,7 @@ def update(
     beta1: Any, rest1: Any, beta2: Any, rest2: Any, keep: Any, rate: Any, eps: Any,
 ) -> None:  # fmt: skip
     """Update one weight and its moments; ``rest1`` is 1 - beta1; ``rate`` and ``eps`` are corrected for the bias."""
-    i = uint32(cuda.grid(1))
+    i = cuda.grid(1)
     if i >= weight.shape[0]:
         return
     clip = float32(1)

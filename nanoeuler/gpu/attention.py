@@ -26,6 +26,7 @@ Threads. A warp owns 16 of the rows. Its 32 lanes stand in 4 rows of 8, and each
 Both are small matrix products from shared memory into registers: 4 x 4 scores times 4 elements of D are 64
 multiply-adds for 8 reads of 16 bytes. The 8 lanes that share a row find its maximum and its sum by shuffles. The second
 product needs p from all of them, so p passes through a tile of its own; a warp writes and reads its own 16 rows there.
+At the end the sums go back to a tile, and from it to memory, neighbours side by side.
 
 Bytes. Of the B H T S scores none goes to memory. q is read once and out written once; the half of k and v that is seen
 is read for each ROWS queries, mostly from the L2 cache, and by the G query heads of a group from the same place. The
@@ -165,6 +166,15 @@ def add_products(sums: Any, p_tile: Any, tile: Any, row: Any, column: Any) -> No
                         sums[i, e, x] += p_tile[s, row + i] * tile[s, WARP * e + VECTOR * column + x]
 
 
+@cuda.jit(device=True, forceinline=True)
+def put_sums(tile: Any, sums: Any, row: Any, column: Any) -> None:
+    """Write a lane's sums to a tile, from which whole rows go to memory, neighbours side by side."""
+    for i in range(sums.shape[0]):
+        for e in range(sums.shape[1]):
+            for x in range(sums.shape[2]):
+                tile[row + i, WARP * e + VECTOR * column + x] = sums[i, e, x]
+
+
 @cuda.jit(device=True)
 def row_max(value: Any) -> Any:
     """Return the largest value of the 8 lanes that share a row."""
@@ -237,14 +247,18 @@ def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> 
         t = first + row + i
         whole = row_sum(sums[i])
         inverse = float32(1) / whole
-        if t < T:
-            if column == 0:
-                lse[b, h, t] = largest[i] + math.log(whole)
-            for e in range(CHUNKS):
-                for x in range(VECTOR):
-                    d = WARP * e + VECTOR * column + x
-                    if d < D:
-                        out[b, t, h, d] = narrow(total[i, e, x] * inverse)
+        for e in range(CHUNKS):
+            for x in range(VECTOR):
+                total[i, e, x] *= inverse
+        if t < T and column == 0:
+            lse[b, h, t] = largest[i] + math.log(whole)
+    put_sums(q_tile, total, row, column)  # of q_tile too a warp needs its own rows alone
+    cuda.syncwarp()
+    for own in range(WARP_ROWS * warp, WARP_ROWS * warp + WARP_ROWS):
+        t = first + own
+        for d in range(lane, D, WARP):
+            if t < T:
+                out[b, t, h, d] = narrow(q_tile[own, d])
 
 
 @cuda.jit
@@ -313,13 +327,13 @@ def queries_gradient(
         cuda.syncwarp()
         add_products(total, p_tile, tile, row, column)
 
-    for i in range(LANE_ROWS):
-        t = first + row + i
-        for e in range(CHUNKS):
-            for x in range(VECTOR):
-                d = WARP * e + VECTOR * column + x
-                if t < T and d < D:
-                    dq[b, t, h, d] = narrow(total[i, e, x] * scale)
+    put_sums(q_tile, total, row, column)
+    cuda.syncwarp()
+    for own in range(WARP_ROWS * warp, WARP_ROWS * warp + WARP_ROWS):
+        t = first + own
+        for d in range(lane, D, WARP):
+            if t < T:
+                dq[b, t, h, d] = narrow(q_tile[own, d] * scale)
 
 
 @cuda.jit
@@ -379,14 +393,15 @@ def keys_gradients(
             cuda.syncthreads()
             add_products(total_k, p_tile, tile, row, column)
 
-    for i in range(LANE_ROWS):
-        s = first + row + i
-        for e in range(CHUNKS):
-            for x in range(VECTOR):
-                d = WARP * e + VECTOR * column + x
-                if s < S and d < D:
-                    dk[b, s, kv, d] = narrow(total_k[i, e, x])
-                    dv[b, s, kv, d] = narrow(total_v[i, e, x])
+    put_sums(k_tile, total_k, row, column)
+    put_sums(v_tile, total_v, row, column)
+    cuda.syncwarp()
+    for own in range(WARP_ROWS * warp, WARP_ROWS * warp + WARP_ROWS):
+        s = first + own
+        for d in range(lane, D, WARP):
+            if s < S:
+                dk[b, s, kv, d] = narrow(k_tile[own, d])
+                dv[b, s, kv, d] = narrow(v_tile[own, d])
 
 
 def fitted(kernel: Any, sizes: dict[str, int], q: Array) -> Any:

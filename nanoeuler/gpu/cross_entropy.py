@@ -36,6 +36,7 @@ ITEMS = 4  # logits that a thread reads before it uses one
 #: Not -inf, from which the distance of -inf would be NaN.
 LOWEST = np.finfo(np.float32).min
 NOTHING = np.float32(-math.inf)  # in place of logits beyond the row: it adds e^-inf = 0
+NO_NUMBER = np.float32(math.nan)  # loss and gradient of a target that is none, on which training stops
 
 
 @cuda.jit(device=True)
@@ -81,7 +82,8 @@ def write_losses(losses: Array, logits: Array, targets: Array) -> None:
         maximum, total = include(maximum, total, some)
     maximum, total = merge(maximum, total, shared)
     if thread == 0:
-        losses[row] = math.log(total) - (widen(logits[row, target]) - maximum)
+        own = widen(logits[row, target]) if target < V else NO_NUMBER
+        losses[row] = math.log(total) - (own - maximum)
 
 
 @cuda.jit
@@ -107,6 +109,10 @@ def write_losses_and_gradient(losses: Array, dlogits: Array, logits: Array, targ
         maximum, total = include(maximum, total, some)
     maximum, total = merge(maximum, total, shared)
     weight = dloss[0]
+    if target >= V:  # the gradient's factor is NaN, and no thread will meet the target
+        weight = NO_NUMBER
+        if thread == 0:
+            losses[row] = NO_NUMBER
     scale = weight / total
     last = (V - 1) // (ITEMS * THREADS) * (ITEMS * THREADS)
     for start in range(last + thread, -1, -ITEMS * THREADS):
@@ -130,7 +136,7 @@ def cross_entropy_forward(losses: Array, logits: Array, targets: Array) -> None:
     Args:
         losses: (N,) float32, written; 0 where the target is ignored.
         logits: (N, V).
-        targets: (N,) int32, negative to ignore.
+        targets: (N,) int32, each below V, negative to ignore; one that is not makes its row NaN.
     """
     _launch(write_losses, losses, logits, targets)
 
@@ -142,7 +148,7 @@ def cross_entropy_backward(losses: Array, dlogits: Array, logits: Array, targets
         losses: (N,) float32, written; 0 where the target is ignored.
         dlogits: (N, V), written; may be ``logits`` itself, and in training is.
         logits: (N, V).
-        targets: (N,) int32, negative to ignore.
+        targets: (N,) int32, each below V, negative to ignore; one that is not makes its row NaN.
         dloss: (1,) float32, gradient of the loss with respect to every row's loss.
     """
     _launch(write_losses_and_gradient, losses, dlogits, logits, targets, dloss)

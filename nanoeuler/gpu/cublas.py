@@ -68,12 +68,11 @@ def bind(
     b: Array,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    alpha: float = 1.0,
     beta: float = 0.0,
     tf32: bool = False,
     workspace: Array | None = None,
 ) -> "Product":
-    """Return a function of a stream that writes ``alpha * op(a) @ op(b) + beta * out``, as often as it is called.
+    """Return a function of a stream that writes ``op(a) @ op(b) + beta * out``, as often as it is called.
 
     Arrays are row-major, with ``__cuda_array_interface__``; rows may lie apart. Sums are in float32.
 
@@ -83,7 +82,6 @@ def bind(
         b: (K, N), or (N, K) with ``transpose_b``; as ``a``.
         transpose_a: whether ``op(a)`` is ``a.T``.
         transpose_b: whether ``op(b)`` is ``b.T``.
-        alpha: factor of the product.
         beta: factor of what ``out`` holds before.
         tf32: of float32 operands, multiply the upper 19 bits only, in tensor cores.
         workspace: memory for cuBLAS to work in, best :data:`WORKSPACE_BYTES`; None lets cuBLAS allocate its own, which
@@ -101,7 +99,7 @@ def bind(
     compute = COMPUTE_32F_FAST_TF32 if tf32 and a.dtype == np.float32 else COMPUTE_32F
     arguments = (
         *(TRANSPOSED if transpose_b else NOT_TRANSPOSED, TRANSPOSED if transpose_a else NOT_TRANSPOSED, N, M, K),
-        *(ctypes.byref(ctypes.c_float(alpha)), *_memory(b), *_memory(a)),
+        *(ctypes.byref(ctypes.c_float(1)), *_memory(b), *_memory(a)),
         *(ctypes.byref(ctypes.c_float(beta)), *_memory(out), compute, DEFAULT_ALGORITHM),
     )
     return Product(_handle(), arguments, workspace, (out, a, b))
@@ -120,22 +118,6 @@ class Product:
         """Do it."""
         self.handle.use(stream, self.workspace)
         self.handle.do("cublasGemmEx", *self.arguments)
-
-
-def gemm(
-    out: Array,
-    a: Array,
-    b: Array,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    tf32: bool = False,
-    stream: Any = 0,
-    workspace: Array | None = None,
-) -> None:
-    """Write ``alpha * op(a) @ op(b) + beta * out`` on a stream: :func:`bind`, and one call."""
-    bind(out, a, b, transpose_a, transpose_b, alpha, beta, tf32, workspace)(stream)
 
 
 class Handle:

@@ -35,7 +35,7 @@ from nanoeuler.gpu.backend import cuda, float32, int32, uint32
 from nanoeuler.gpu.bfloat16 import narrow, widen
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.memory import scratch
-from nanoeuler.gpu.warp import WARP
+from nanoeuler.gpu.warp import WARP, whole_warps
 
 Array = Any
 
@@ -49,7 +49,7 @@ AHEAD = 4  # rows loaded before the first is added
 
 
 @cuda.jit
-def copy_rows(out: Array, tokens: Array, weight: Array, position: Array, start: Any, has_position: bool) -> None:
+def write_token_rows(out: Array, tokens: Array, weight: Array, position: Array, start: Any, has_position: bool) -> None:
     """Write the tokens' rows, plus their position's."""
     column = uint32(cuda.blockIdx.z * cuda.blockDim.x + cuda.threadIdx.x)
     t = uint32(cuda.blockIdx.x)
@@ -189,9 +189,9 @@ def embedding_forward(out: Array, tokens: Array, weight: Array, position: Array 
     """
     B, T, C = out.shape
     given = weight if position is None else position  # a kernel takes no None
-    threads = _threads(C, THREADS)
+    threads = whole_warps(C, THREADS)
     grid = T, -(-B // ROWS), -(-C // threads)
-    launch(copy_rows, grid, threads, out, tokens, weight, given, start, position is not None)
+    launch(write_token_rows, grid, threads, out, tokens, weight, given, start, position is not None)
 
 
 def embedding_backward(dweight: Array, dposition: Array | None, dout: Array, tokens: Array, start: int = 0) -> None:
@@ -206,7 +206,7 @@ def embedding_backward(dweight: Array, dposition: Array | None, dout: Array, tok
     """
     B, T, C = dout.shape
     N, rows = B * T, dout.reshape(B * T, C)
-    tiles, pieces, columns = -(-N // TILE), -(-N // PIECE), _threads(C, COLUMNS)
+    tiles, pieces, columns = -(-N // TILE), -(-N // PIECE), whole_warps(C, COLUMNS)
     across = -(-C // columns)
     tile_tokens = scratch("embedding tile tokens", (N,), np.int32, like=dout)
     tile_places = scratch("embedding tile places", (N,), np.int32, like=dout)
@@ -216,11 +216,6 @@ def embedding_backward(dweight: Array, dposition: Array | None, dout: Array, tok
     launch(sort_tiles, tiles, TILE, tile_tokens, tile_places, tokens.reshape(N), dweight.shape[0])
     launch(merge_tiles, -(-N // WARP), (WARP, TEAMS), run_tokens, run_places, tile_tokens, tile_places)
     launch(sum_pieces, (pieces, across), columns, dweight, rests, rows, run_tokens, run_places)
-    launch(add_rests, (pieces - 1, across), columns, dweight, rests, run_tokens)
+    launch(add_rests, (max(0, pieces - 1), across), columns, dweight, rests, run_tokens)
     if dposition is not None:
         launch(add_over_batch, (T, across), columns, dposition, dout, start)
-
-
-def _threads(C: int, most: int) -> int:
-    """Return a block's threads for C columns: whole warps."""
-    return min(most, -(-C // WARP) * WARP)

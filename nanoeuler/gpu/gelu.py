@@ -11,8 +11,8 @@ it computes the first, so that enough reads are under way to fill the time that 
 neighbouring columns. Rows and columns come from the two sides of the grid, with no division.
 
 Backward. A block has a part of the rows, in which its threads go down their columns, ``ROWS`` rows at a time, and add
-up dx as they go. The P sums of each column go to scratch memory, and a second kernel, the one that the norms use
-(:mod:`nanoeuler.gpu.rmsnorm`), adds them to dbias in an order that is the same in every run.
+up dx as they go. The P sums of each column go to scratch memory, and a second kernel adds them to dbias, in an order
+that is the same in every run (:mod:`nanoeuler.gpu.column_sums`).
 
 Moved: 2 elements for each element of ``out`` forward, 3 backward, and the P F sums, of which there are few beside N F.
 """
@@ -24,11 +24,11 @@ import numpy as np
 
 from nanoeuler.gpu.backend import cuda, float32, uint32
 from nanoeuler.gpu.bfloat16 import narrow, widen
+from nanoeuler.gpu.column_sums import add_column_sums, partial_rows
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.memory import scratch
-from nanoeuler.gpu.rmsnorm import launch_column_sums, partial_rows
 from nanoeuler.gpu.swiglu import sigmoid
-from nanoeuler.gpu.warp import WARP
+from nanoeuler.gpu.warp import whole_warps
 
 Array = Any
 
@@ -99,7 +99,7 @@ def gelu_forward(out: Array, x: Array, bias: Array | None) -> None:
         bias: (F,), or None.
     """
     N, F = x.shape
-    threads = _threads(F)
+    threads = whole_warps(F, THREADS)
     given = x.reshape(-1) if bias is None else bias  # a kernel takes no None
     launch(add_bias_and_gelu, (-(-N // ROWS), -(-F // threads)), threads, out, x, given, bias is not None)
 
@@ -115,8 +115,8 @@ def gelu_backward(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: A
         bias: (F,), the forward's, or None.
     """
     N, F = x.shape
-    threads = _threads(F)
-    rows = -(-N // (partial_rows(N, F) * ROWS)) * ROWS  # of a part
+    threads = whole_warps(F, THREADS)
+    rows = max(1, -(-N // (partial_rows(N, F) * ROWS))) * ROWS  # of a part
     parts = -(-N // rows)
     partial = scratch("gelu partial", (1, 1) if dbias is None else (parts, F), np.float32, like=x)
     given = x.reshape(-1) if bias is None else bias
@@ -125,9 +125,4 @@ def gelu_backward(dx: Array, dbias: Array | None, dout: Array, x: Array, bias: A
         dx, partial, dout, x, given, bias is not None, dbias is not None, rows,
     )  # fmt: skip
     if dbias is not None:
-        launch_column_sums(dbias, partial)
-
-
-def _threads(F: int) -> int:
-    """Return a block's threads for F columns: whole warps."""
-    return min(THREADS, -(-F // WARP) * WARP)
+        add_column_sums(dbias, partial)

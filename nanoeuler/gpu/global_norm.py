@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from nanoeuler.gpu.backend import cuda, float32, int32, uint32
+from nanoeuler.gpu.backend import cuda, float32, int32, int64, uint32
 from nanoeuler.gpu.launch import launch, on_gpu
 from nanoeuler.gpu.memory import scratch
 from nanoeuler.gpu.warp import MAX_WARPS, block_sum
@@ -41,13 +41,14 @@ def write_norm(out: Array, partial: Array, arrived: Array, x: Array) -> None:
     """Write a partial sum of squares, and in the last block the root of the sum of all."""
     shared = cuda.shared.array(MAX_WARPS, float32)
     is_last = cuda.shared.array(1, int32)
-    thread, block, blocks, n = cuda.threadIdx.x, cuda.blockIdx.x, cuda.gridDim.x, uint32(x.shape[0])
+    thread, block, blocks = cuda.threadIdx.x, cuda.blockIdx.x, cuda.gridDim.x
+    first = int64(block) * SPAN + thread
     squares = float32(0)
     for turn in range(0, SPAN, ITEMS * THREADS):
         some = float32(0)
         for item in range(ITEMS):
-            i = uint32(block * SPAN + turn + item * THREADS + thread)
-            value = x[i] if i < n else float32(0)
+            i = first + turn + item * THREADS
+            value = x[i] if i < x.shape[0] else float32(0)
             some += value * value
         squares += some
     squares = block_sum(squares, shared)
@@ -63,7 +64,7 @@ def write_norm(out: Array, partial: Array, arrived: Array, x: Array) -> None:
         for turn in range(0, blocks, ITEMS * THREADS):
             some = float32(0)
             for item in range(ITEMS):
-                i = uint32(turn + item * THREADS + thread)
+                i = turn + item * THREADS + thread
                 some += partial[i] if i < blocks else float32(0)
             squares += some
         squares = block_sum(squares, shared)

@@ -15,9 +15,10 @@ import numpy as np
 
 from nanoeuler.gpu.backend import cuda, float32, uint32
 from nanoeuler.gpu.bfloat16 import narrow, widen
+from nanoeuler.gpu.column_sums import add_column_sums, partial_rows
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.memory import scratch
-from nanoeuler.gpu.rmsnorm import PER_THREAD, fitted, launch_column_sums, partial_rows
+from nanoeuler.gpu.rmsnorm import PER_THREAD, fitted
 from nanoeuler.gpu.warp import MAX_WARPS, block_sum
 
 Array = Any
@@ -147,6 +148,6 @@ def layernorm_backward(
     partial = scratch("layernorm partial", (2, blocks, C), np.float32, like=x)
     kernel, threads = fitted(standardise_rows_backward, C)
     launch(kernel, blocks, threads, dx, partial[0], partial[1], dout, x, weight, mean, rstd)
-    launch_column_sums(dweight, partial[0])
+    add_column_sums(dweight, partial[0])
     if dbias is not None:
-        launch_column_sums(dbias, partial[1])
+        add_column_sums(dbias, partial[1])

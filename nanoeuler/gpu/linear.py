@@ -16,7 +16,8 @@ bytes; a row there has four elements more than the tile, so that an operand whos
 turned on the way, meets 32 different banks.
 
 The gradient of a weight has few elements and long sums. There several blocks share a tile, each with a slice of K;
-their sums go to scratch memory, and are added in a fixed order (``add_slices``): the same bits in every run.
+their sums go to scratch memory, and are added in a fixed order (:mod:`nanoeuler.gpu.column_sums`, as is the gradient of
+a bias): the same bits in every run.
 
 ``row_products`` is for a few rows, as in generating text: a warp for each element, along K.
 
@@ -31,6 +32,7 @@ import numpy as np
 from nanoeuler.gpu import cublas
 from nanoeuler.gpu.backend import cuda, float32, uint32
 from nanoeuler.gpu.bfloat16 import narrow, widen
+from nanoeuler.gpu.column_sums import BUSY, SLICE, add_column_sums, sliced
 from nanoeuler.gpu.launch import call, current_stream, launch, on_gpu
 from nanoeuler.gpu.memory import scratch
 from nanoeuler.gpu.variant import variant
@@ -51,15 +53,10 @@ SHAPES = [_shape(16, 8), _shape(16, 4), _shape(8, 4)]
 SIDE, EACH, TILE, PADDED, LOADS = SHAPES[0].values()
 A_TRANSPOSED = B_TRANSPOSED = BIAS = ADD = PARTIAL = False  # what else the variants of the kernels exchange
 
-#: Blocks that keep a large GPU busy, about one for each of its multiprocessors: tiles are as large as that allows.
-BUSY = 128
-#: Least number of terms in a slice of a sum, so that writing and adding its result is not what takes the time.
-SLICE = 512
 #: Up to so many rows ``row_products`` is used: a tile would be mostly empty.
 FEW_ROWS = 8
 WARPS = 8  # of a block of row_products
-WAYS = 8  # threads that share a column in column_sums
-FLAT = 256  # threads of a block where each has one element
+FLAT = 256  # threads of a block of repeat_row
 
 
 @dataclass
@@ -169,39 +166,6 @@ def repeat_row(out: Array, row: Array) -> None:
         out[cuda.blockIdx.x, column] = row[column]
 
 
-@cuda.jit
-def column_sums(out: Array, x: Array, slice_rows: Any) -> None:
-    """Write or add the sums over slices of the rows of ``x``: a block for 32 columns, WAYS threads for each of them."""
-    sums = cuda.shared.array((WAYS, WARP), float32)
-    tx, way, part = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y), uint32(cuda.blockIdx.y)
-    rows, columns, column = uint32(x.shape[0]), uint32(x.shape[1]), uint32(uint32(cuda.blockIdx.x) * uint32(WARP) + tx)
-    start = part * uint32(slice_rows)
-    end = min(rows, start + uint32(slice_rows))
-    total = float32(0)
-    if column < columns:
-        for row in range(start + way, end, uint32(WAYS)):
-            total += widen(x[row, column])
-    sums[way, tx] = total
-    cuda.syncthreads()
-    if way == 0 and column < columns:
-        for other in range(1, WAYS):
-            total += sums[other, tx]
-        if ADD:
-            total += out[part, column]
-        out[part, column] = total
-
-
-@cuda.jit
-def add_slices(out: Array, partial: Array) -> None:
-    """Add to (n,) the sums of the columns of (slices, n): a thread for each."""
-    i = cuda.grid(1)
-    if i < out.shape[0]:
-        total = float32(0)
-        for part in range(partial.shape[0]):
-            total += partial[part, i]
-        out[i] += total
-
-
 def linear_forward(out: Array, x: Array, weight: Array, bias: Array | None) -> None:
     """Write ``x @ weight.T + bias``.
 
@@ -212,6 +176,8 @@ def linear_forward(out: Array, x: Array, weight: Array, bias: Array | None) -> N
         bias: (O,) or None.
     """
     N, O = out.shape
+    if N == 0:
+        return
     if _with_cublas(out):
         if bias is not None:  # first, for cuBLAS to add to: so the sum is rounded but once
             launch(repeat_row, (N, -(-O // FLAT)), FLAT, out, bias)
@@ -245,8 +211,10 @@ def linear_backward(
         x: (N, I), the forward's.
         weight: (O, I).
     """
+    if dout.shape[0] == 0:  # no rows: nothing to write or to add
+        return
     if dbias is not None:
-        _add_column_sums(dbias, dout)
+        add_column_sums(dbias, dout)
     if _with_cublas(dout):
         _library_product(dweight, dout, x, transpose_a=True, add=True)
         if dx is not None:
@@ -261,27 +229,15 @@ def linear_backward(
 def _add_weight_gradient(dweight: Array, dout: Array, x: Array) -> None:
     """Add ``dout.T @ x``, with the rows in slices where ``dweight`` alone would leave a large GPU idle."""
     (O, I), N = dweight.shape, x.shape[0]
-    shape = _tile_shape(O, I, slices=max(1, N // SLICE))
-    slices, rows = _slices(_tiles(O, I, shape["TILE"]), N)
+    shape = _tile_shape(O, I, max(1, N // SLICE))
+    slices, rows = sliced(_tiles(O, I, shape["TILE"]), N)
     kernel = variant(product, A_TRANSPOSED=True, **shape)
     if slices == 1:
         _tiled(variant(kernel, ADD=True), shape, dweight, dout, x, x[0], (O, I, N))
         return
     partial = scratch("linear", (slices * O, I), np.float32, like=dweight)
     _tiled(variant(kernel, PARTIAL=True), shape, partial, dout, x, x[0], (O, I, rows), slices)
-    launch(add_slices, -(-O * I // FLAT), FLAT, dweight.reshape(O * I), partial.reshape(slices, O * I))
-
-
-def _add_column_sums(dbias: Array, dout: Array) -> None:
-    N, O = dout.shape
-    blocks = -(-O // WARP)
-    slices, rows = _slices(blocks, N)
-    if slices == 1:
-        launch(variant(column_sums, ADD=True), (blocks, 1), (WARP, WAYS), dbias.reshape(1, O), dout, rows)
-        return
-    partial = scratch("linear", (slices, O), np.float32, like=dbias)
-    launch(column_sums, (blocks, slices), (WARP, WAYS), partial, dout, rows)
-    launch(add_slices, -(-O // FLAT), FLAT, dbias, partial)
+    add_column_sums(dweight.reshape(O * I), partial.reshape(slices, O * I))
 
 
 def _tiled(
@@ -301,13 +257,6 @@ def _tile_shape(rows: int, columns: int, slices: int = 1) -> dict[str, int]:
     """Return the shape with the largest tiles of which there are enough, each in up to so many slices."""
     enough = (shape for shape in SHAPES if _tiles(rows, columns, shape["TILE"]) * slices >= BUSY)
     return next(enough, SHAPES[-1])
-
-
-def _slices(blocks: int, depth: int) -> tuple[int, int]:
-    """Return into how many slices sums of ``depth`` terms are cut, for so many blocks, and the terms of a slice."""
-    wanted = min(-(-BUSY // blocks), max(1, depth // SLICE))
-    each = -(-depth // wanted)
-    return -(-depth // each), each
 
 
 def _with_cublas(out: Array) -> bool:

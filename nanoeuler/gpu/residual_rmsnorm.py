@@ -16,9 +16,10 @@ import numpy as np
 
 from nanoeuler.gpu.backend import cuda, float32, uint32
 from nanoeuler.gpu.bfloat16 import narrow, widen
+from nanoeuler.gpu.column_sums import add_column_sums, partial_rows
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.memory import scratch
-from nanoeuler.gpu.rmsnorm import PER_THREAD, fitted, launch_column_sums, partial_rows
+from nanoeuler.gpu.rmsnorm import PER_THREAD, fitted
 from nanoeuler.gpu.warp import MAX_WARPS, block_sum
 
 Array = Any
@@ -130,4 +131,4 @@ def residual_rmsnorm_backward(
     partial = scratch("residual_rmsnorm partial", (blocks, C), np.float32, like=total)
     kernel, threads = fitted(add_and_normalise_rows_backward, C)
     launch(kernel, blocks, threads, dx, partial, dout, dtotal, total, weight, rstd)
-    launch_column_sums(dweight, partial)
+    add_column_sums(dweight, partial)

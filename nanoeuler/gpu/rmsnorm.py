@@ -7,8 +7,8 @@ elements between warps. So x is read once and out written once: 8 bytes an eleme
 Backward: the same, with dout beside x, and dx = rstd (g - xhat mean_c(g xhat)) needs one sum a row. dweight = Σ_n dout
 xhat is a sum down the columns. A block takes several rows, one after the other, and since each thread meets the same
 columns in all of them, it adds up their share of dweight in registers and writes it when it is through: a row of
-partial sums per block. A second kernel adds those up, always in the same order. 12 bytes an element; the partial sums
-are a few megabytes at most.
+partial sums per block. A second kernel adds those up, always in the same order (:mod:`nanoeuler.gpu.column_sums`). 12
+bytes an element; the partial sums are a few megabytes at most.
 
 How many elements a thread keeps is a constant of the compiled kernel: only then are they registers and not memory.
 """
@@ -20,6 +20,7 @@ import numpy as np
 
 from nanoeuler.gpu.backend import cuda, float32, uint32
 from nanoeuler.gpu.bfloat16 import narrow, widen
+from nanoeuler.gpu.column_sums import add_column_sums, partial_rows
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.memory import scratch
 from nanoeuler.gpu.variant import variant
@@ -29,9 +30,6 @@ Array = Any
 
 PER_THREAD = 4  # elements of a row that a thread keeps; more for rows wider than 1024, and beyond 4096 some may spill
 MAX_THREADS = 256  # of a block: with the most registers that a thread can have, 255, they are still all there
-MIN_ROWS = 4  # that a block of the backward takes, if there are enough: a row of partial sums costs as much as one
-PARTIAL_ELEMENTS = 1 << 19  # partial sums at most: 2 MB, and as many threads as a large GPU keeps busy
-SUM_ROWS = 32  # rows of partial sums that a block adds up side by side
 
 
 def fitted(kernel: Any, C: int) -> tuple[Any, int]:
@@ -45,15 +43,6 @@ def fitted(kernel: Any, C: int) -> tuple[Any, int]:
         per_thread *= 2
     threads = WARP * -(-C // (WARP * per_thread))
     return kernel if per_thread == PER_THREAD else variant(kernel, PER_THREAD=per_thread), threads
-
-
-def partial_rows(N: int, C: int) -> int:
-    """Return the blocks that share N rows of C elements in a backward, each with a row of partial sums.
-
-    >>> partial_rows(5, 33), partial_rows(16384, 768)
-    (2, 682)
-    """
-    return min(-(-N // MIN_ROWS), max(1, PARTIAL_ELEMENTS // C))
 
 
 @cuda.jit
@@ -114,31 +103,6 @@ def normalise_rows_backward(dx: Array, dweight: Array, dout: Array, x: Array, we
             dweight[cuda.blockIdx.x, c] = dw[i]
 
 
-@cuda.jit
-def add_column_sums(total: Array, partial: Array) -> None:
-    """Add the sum of each column of ``partial`` to ``total``: 32 columns a block, its rows of threads taking turns."""
-    sums = cuda.shared.array((SUM_ROWS, WARP), float32)
-    lane, group, groups = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockDim.y
-    c = uint32(cuda.blockIdx.x * WARP + lane)
-    inside = c < uint32(total.shape[0])
-    value = float32(0)
-    if inside:
-        for row in range(group, partial.shape[0], groups):
-            value += partial[uint32(row), c]
-    sums[group, lane] = value
-    cuda.syncthreads()
-    if group == 0 and inside:
-        for other in range(1, groups):
-            value += sums[other, lane]
-        total[c] += value
-
-
-def launch_column_sums(total: Array, partial: Array) -> None:
-    """Add the sum of each column of ``partial`` (rows, C) to ``total`` (C,)."""
-    rows, C = partial.shape
-    launch(add_column_sums, -(-C // WARP), (WARP, min(SUM_ROWS, rows)), total, partial)
-
-
 def rmsnorm_forward(out: Array, rstd: Array, x: Array, weight: Array, eps: float) -> None:
     """Write the normalised rows and what the backward needs of them.
 
@@ -170,4 +134,4 @@ def rmsnorm_backward(dx: Array, dweight: Array, dout: Array, x: Array, weight: A
     partial = scratch("rmsnorm partial", (blocks, C), np.float32, like=x)
     kernel, threads = fitted(normalise_rows_backward, C)
     launch(kernel, blocks, threads, dx, partial, dout, x, weight, rstd)
-    launch_column_sums(dweight, partial)
+    add_column_sums(dweight, partial)

@@ -15,7 +15,7 @@ from typing import Any
 from nanoeuler.gpu.backend import cuda, float32, libdevice, uint32
 from nanoeuler.gpu.bfloat16 import narrow, widen
 from nanoeuler.gpu.launch import launch
-from nanoeuler.gpu.warp import WARP
+from nanoeuler.gpu.warp import whole_warps
 
 Array = Any
 
@@ -97,5 +97,5 @@ def swiglu_backward(dgate_up: Array, dout: Array, gate_up: Array) -> None:
 
 def _shape(N: int, F: int) -> tuple[tuple[int, int], int]:
     """Return grid and block for N rows of F columns; rows along x, where a grid may be long."""
-    threads = min(THREADS, -(-F // WARP) * WARP)
+    threads = whole_warps(F, THREADS)
     return (-(-N // ROWS), -(-F // threads)), threads

@@ -12,7 +12,7 @@ or so, and right for any n; a gradient is for many blocks, as in :mod:`nanoeuler
 
 from typing import Any
 
-from nanoeuler.gpu.backend import cuda, float32, uint32
+from nanoeuler.gpu.backend import cuda, float32
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.warp import MAX_WARPS, block_sum
 
@@ -26,12 +26,12 @@ ITEMS = 8  # elements that a thread adds up before it adds them to its sum
 def add_sum(out: Array, x: Array) -> None:
     """Add the sum to ``out``; for a single block."""
     shared = cuda.shared.array(MAX_WARPS, float32)
-    thread, n = cuda.threadIdx.x, uint32(x.shape[0])
+    thread, n = cuda.threadIdx.x, x.shape[0]
     own = float32(0)
     for start in range(thread, n, ITEMS * THREADS):
         some = float32(0)
         for item in range(ITEMS):
-            i = uint32(start + item * THREADS)
+            i = start + item * THREADS
             some += x[i] if i < n else float32(0)
         own += some
     whole = block_sum(own, shared)

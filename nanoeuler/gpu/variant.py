@@ -14,7 +14,8 @@ from nanoeuler.gpu.backend import cuda
 def variant(kernel: Any, **names: Any) -> Any:
     """Return the kernel compiled with these values of its global names; the same object for the same values.
 
-    Device functions that the kernel calls keep their own: what is to be exchanged must stand in the kernel itself.
+    Device functions that the kernel calls keep their own: what is to be exchanged must stand in the kernel itself. The
+    options that the kernel was decorated with hold for the variant too.
 
     Raises:
         KeyError: the kernel's module has no such name.
@@ -33,4 +34,4 @@ def _variant(kernel: Any, names: tuple[tuple[str, Any], ...]) -> Any:
     copy = FunctionType(function.__code__, {**function.__globals__, **changed}, function.__name__)
     copy.__doc__, copy.__module__, copy.__qualname__ = function.__doc__, function.__module__, function.__qualname__
     copy.__kwdefaults__, copy.__defaults__ = function.__kwdefaults__, function.__defaults__
-    return cuda.jit(copy)
+    return cuda.jit(copy, **kernel.targetoptions)

@@ -14,6 +14,15 @@ FULL = 0xFFFFFFFF  # the mask of all lanes
 MAX_WARPS = 32
 
 
+def whole_warps(columns: int, most: int) -> int:
+    """Return the threads of a block that has so many columns, or part of them, a thread each: whole warps.
+
+    >>> whole_warps(33, 256), whole_warps(1000, 256)
+    (64, 256)
+    """
+    return min(most, -(-columns // WARP) * WARP)
+
+
 @cuda.jit(device=True)
 def warp_sum(value: Any) -> Any:
     """Return the sum of the 32 lanes' float32 values, to every lane."""

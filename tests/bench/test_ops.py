@@ -22,6 +22,7 @@ from nanoeuler.bench.ops_arguments import in_order, make_arguments
 from nanoeuler.bench.ops_clock import EventClock, HostClock, Sample
 from nanoeuler.bench.ops_entries import OP_BENCHES, SIZES, OpBench, zipf
 from nanoeuler.bench.ops_measure import Bench
+from nanoeuler.bench.ops_recorded import NOT_OURS, Timed, recorded
 from nanoeuler.errors import UserError
 
 #: What the op table has besides ops.
@@ -283,7 +284,7 @@ class Gpu:
             self.host += 1e-6
             event.time = max(self.device, self.host)
 
-        event.record = record
+        event.record, event.query = record, lambda: self.host >= event.time
         return event
 
     @staticmethod
@@ -302,43 +303,117 @@ class Gpu:
         return self.host - before
 
 
+def event_clock(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, launch: float, read: float) -> EventClock:
+    """Return a clock on it; a cold read takes so long to launch, and to do. Runs are repeated as they are."""
+    monkeypatch.setattr(measure, "seconds_of", gpu.seconds_of)
+    monkeypatch.setattr(ops_clock, "cold_read", lambda ops, size: partial(gpu.work, "cold", launch, read))
+    monkeypatch.setattr(ops_clock, "recorded", lambda run: Timed(run, run, True))
+    return EventClock(None, gpu)
+
+
 @pytest.mark.parametrize("kernel", [5e-6, 3e-3, 2.0])
 def test_events_see_the_gpu_alone_and_launches_are_counted_apart(
     kernel: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Launching takes far longer than a small kernel; only what the GPU does with cold caches is its time."""
     gpu = Gpu()
-    monkeypatch.setattr(measure, "seconds_of", gpu.seconds_of)
-    monkeypatch.setattr(ops_clock, "cold_read", lambda ops: partial(gpu.work, "cold", 1e-5, 8e-5))
-    clock = EventClock(None, gpu)
-    gpu.log.clear()
+    clock = event_clock(gpu, monkeypatch, 1e-5, 8e-5)
     run = partial(gpu.work, "run", 2e-4, kernel)
-    sample = clock.sample(run)
+    sample = clock.sample(clock.prepared(run))
     assert sample.seconds == pytest.approx(kernel, rel=1e-3)
     assert sample.launch == pytest.approx(2e-4)
-    timed = gpu.log[2:]  # after the launch, and the call that says how long it takes
-    assert gpu.log[:2] == ["run", "run"]
+    assert sample.hidden
+    assert gpu.log[:2] == ["run", "run"]  # the launch, and the call that says how long it takes
     calls = {5e-6: 50, 3e-3: 6, 2.0: 1}[kernel]
-    assert timed == (["cold"] * 5 + ["run"]) * calls
+    reads = (1, 2, 4)  # the last is enough to launch in time
+    assert gpu.log[2:] == [name for n in reads for _ in range(calls) for name in (*["cold"] * n, "run")]
     assert clock.until_done(run) == pytest.approx(kernel + 2e-4)
+
+
+def test_what_is_timed_is_the_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call from Python takes 200 µs of the host's time, its graph 5: that is behind one read, and no more is read."""
+    gpu = Gpu()
+    clock = event_clock(gpu, monkeypatch, 5e-6, 2e-4)
+    run, repeat = partial(gpu.work, "run", 2e-4, 8e-6), partial(gpu.work, "graph", 5e-6, 8e-6)
+    sample = clock.sample(Timed(run, repeat, True))
+    assert (sample.seconds, sample.launch, sample.hidden) == (pytest.approx(8e-6), pytest.approx(2e-4), True)
+    assert gpu.log == ["run", "graph", *["cold", "graph"] * 50]
+
+
+def test_a_gpu_that_waits_for_the_host_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launching a read takes as long as the read: no number of them gives the host a lead, and the time is too long."""
+    gpu = Gpu()
+    clock = event_clock(gpu, monkeypatch, 6e-5, 6e-5)
+    sample = clock.sample(clock.prepared(partial(gpu.work, "run", 2e-4, 8e-6)))
+    assert sample.hidden is False
+    assert sample.seconds > 1e-4
+    assert gpu.log.count("cold") == 50 * (1 + 2 + 4 + 8 + 16)
 
 
 def test_caches_are_cold_when_a_call_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[str] = []
-    monkeypatch.setattr(ops_clock, "cold_read", lambda ops: partial(log.append, "cold"))
+    monkeypatch.setattr(ops_clock, "cold_read", lambda ops, size: partial(log.append, "cold"))
     monkeypatch.setattr(measure, "seconds_of", lambda run: (log.append("start"), run(), log.append("end"), 0.5)[-1])
-    assert HostClock(cpu).sample(partial(log.append, "run")) == Sample(0.5, None)
-    assert log == ["cold", "start", "run", "end"]
-    log.clear()
-    HostClock().sample(partial(log.append, "run"))
-    assert log == ["start", "run", "end"]
+    for clock, expected in (
+        (HostClock(cpu), ["cold", "start", "run", "end"]),
+        (HostClock(), ["start", "run", "end"]),
+    ):
+        log.clear()
+        assert clock.sample(clock.prepared(partial(log.append, "run"))) == Sample(0.5)
+        assert log == expected
 
 
 def test_turns_rotate_and_their_first_call_is_not_timed() -> None:
     log: list[str] = []
-    samples = ops_clock.time_in_turns({name: partial(log.append, name) for name in "abc"}, HostClock(), 4)
+    clock = HostClock()
+    samples = ops_clock.time_in_turns({name: clock.prepared(partial(log.append, name)) for name in "abc"}, clock, 4)
     assert "".join(log) == "aaaabbbbccccbbbbccccaaaa"
     assert [len(turn) for turn in samples["a"]] == [3, 3]
+
+
+class OnDevice:
+    """An array as launch sees one that lies on a GPU."""
+
+    dtype, __cuda_array_interface__ = np.dtype(np.float32), {"data": (256, False)}
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_launches_are_recorded_once(captured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Afterwards neither the run's Python nor a binding is repeated: one graph is started, or what is bound is done."""
+    need_kernels()
+    from nanoeuler.gpu import graph, launch
+
+    log: list[str] = []
+
+    class Kernel:
+        def __getitem__(self, configuration: Any) -> Any:
+            log.append("bind")
+            return lambda *arguments: log.append("kernel")
+
+    def run() -> None:
+        log.append("python")
+        launch.launch(Kernel(), 2, 64, OnDevice())
+
+    def capture(work: Any) -> Any:
+        work("stream")
+        return (SimpleNamespace(launch=lambda: log.append("graph")), "") if captured else (None, "no capture here")
+
+    monkeypatch.setattr(graph.Graph, "capture", staticmethod(capture))
+    timed = recorded(run)
+    assert (timed.run, timed.graph, timed.without_graph) == (run, captured, "" if captured else "no capture here")
+    log.clear()
+    timed.repeat()
+    timed.repeat()
+    assert log == ["graph" if captured else "kernel"] * 2
+
+
+def test_what_launches_nothing_of_ours_is_called_as_it_is() -> None:
+    """PyTorch, and the driver's copy."""
+    need_kernels()
+    log: list[str] = []
+    run = partial(log.append, "run")
+    assert recorded(run) == Timed(run, run, False, NOT_OURS)
+    assert log == ["run"]
 
 
 def test_roofs_count_what_they_do() -> None:
@@ -438,6 +513,7 @@ def test_command_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert [len(turn) for turn in numbers["run_seconds"]["rounds"]] == [3]
         assert numbers["first_seconds"] > 0
         assert numbers["launch_seconds"] is None
+        assert (numbers["graph"], numbers["launches_hidden"]) == (None, None)  # nothing is launched
         assert numbers["bytes_per_second"] == pytest.approx(op["bytes"] / median)
         if op["flops"] is None:
             assert op["roof"]["name"] == "copy"
@@ -452,6 +528,7 @@ def test_command_on_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     for text in ("cpu, size tiny", "GFLOP/s", "% of copy", "% of product", "linear_backward, head", "adamw", "µs"):
         assert text in output
     assert "first call" not in output  # nothing is compiled
+    assert (report["first_calls"], report["smallest"]) == ({}, None)
     assert [path.name for path in tmp_path.iterdir()] == ["ops.json"]
 
 
@@ -478,6 +555,9 @@ def test_command_on_the_simulator(tmp_path: Path, capsys: pytest.CaptureFixture[
     ):
         assert text in output
     assert "B/s" not in output
+    seconds = sum(op["contenders"][OURS]["first_seconds"] for op in report["ops"])
+    assert report["first_calls"]["our_seconds"] == pytest.approx(seconds)
+    assert "for 2 ops, and before them" in output
 
 
 ON_STAND_IN = """
@@ -489,8 +569,8 @@ from nanoeuler.gpu import cublas
 
 device.why_no_gpu = lambda: None
 cublas.available = lambda: False
-ops_clock.COLD_BYTES = ops_roofs.COPY_BYTES = 4096
-ops_roofs.PRODUCT_SIZE, ops_clock.MOST_CALLS = 16, 2
+ops_clock.GPU_COLD_BYTES = ops_roofs.COPY_BYTES = 4096
+ops_roofs.PRODUCT_SIZE, ops_clock.MOST_CALLS, ops_clock.MOST_READS = 16, 2, 2
 main(sys.argv[1:])
 """
 
@@ -511,8 +591,26 @@ def test_command_on_a_gpu_that_a_stand_in_plays(tmp_path: Path) -> None:
         numbers = op["contenders"][OURS]
         assert numbers["launch_seconds"] > 0
         assert numbers["share"] > 0
-    assert report["ops"][1]["roof"]["about"] == "our kernel"
-    assert "launch" in done.stdout
+        assert numbers["graph"] is False  # the stand-in captures nothing
+        assert "graphs cannot be built here" in numbers["without_graph"]
+        assert numbers["launches_hidden"] is False  # and it does its work at once
+    copy, product = (report["ops"][i]["roof"] for i in (0, 1))
+    assert (copy["about"], copy["without_graph"]) == ("the driver's copy, device to device", NOT_OURS)
+    assert product["about"] == "our kernel"
+    assert report["smallest"]["seconds"] > 0
+    assert report["first_calls"]["our_seconds"] > 0
+    assert report["first_calls"]["setup_seconds"] > 0
+    for text in (
+        "launch",
+        "≤ ",
+        "launched one by one, 3 of 3: graphs cannot be built here",
+        "may have waited for the host",
+        "roofs not launched in time: of 3 of 3 ops",
+        "a launch that sets one number takes",
+        "for 3 ops, and before them",
+        "kernels are compiled in every process",
+    ):
+        assert text in done.stdout
 
 
 def test_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

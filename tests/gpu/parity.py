@@ -1,11 +1,14 @@
 """What the tests of all GPU ops share: one case is run on both op tables, and the outputs are compared.
 
 A test file of an op has ``CASES``, a list of :class:`Case`, and ``MUTANTS``, pairs of text in the op's file and what it
-is replaced by to break the kernel: some case must then fail (tests/gpu/test_mutants.py sees to it).
+is replaced by to break the kernel: some case must then fail (tests/gpu/test_mutants.py sees to it). Where cases do not
+reach a kernel there are ``ATTEMPTS`` too, functions of a module and an executor that raise an AssertionError; ``SMALL``
+has values for constants of the module with which arrays of a few elements already take several blocks.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 import nanoeuler.cpu
 from nanoeuler.gpu.bfloat16 import from_bfloat16, to_bfloat16
+from nanoeuler.gpu.ladder.version import Version
 from nanoeuler.gpu.launch import executing
 
 #: Largest difference from the CPU op, relative to the largest element of the tensor.
@@ -99,6 +103,31 @@ def check(case: Case, table: ModuleType | SimpleNamespace, executor: Any = "comp
     for name, value in before.items():
         if id(got[name]) not in written:
             np.testing.assert_array_equal(got[name], value, err_msg=f"{case}: {name} is an input, and was changed")
+
+
+def table_of(version: Version, op: str) -> SimpleNamespace:
+    """Return an op table with a version of a ladder in the op's place."""
+    return SimpleNamespace(**{op: version.run})
+
+
+def check_module(case: Case, module: ModuleType, executor: Any) -> None:
+    """Run a case on an op's module; on a ladder's, with each version that is defined there."""
+    own = [version for version in getattr(module, "VERSIONS", ()) if version.run.__module__ == module.__name__]
+    for table in [table_of(version, case.op) for version in own] or [module]:
+        check(case, table, executor)
+
+
+def attempts(tests: ModuleType, executor: Any) -> list[Callable[[ModuleType, Any], None]]:
+    """Return what a file of tests tries on a module, as functions of the module and the executor, small arrays first."""
+    cases = sorted(
+        (case for case in getattr(tests, "CASES", ()) if executor != "checked" or not case.big), key=elements
+    )
+    return [*getattr(tests, "ATTEMPTS", ()), *(partial(check_module, case) for case in cases)]
+
+
+def elements(case: Case) -> int:
+    """Return how many elements the arrays of a case have."""
+    return sum(getattr(value, "size", 0) for value in arguments_of(case).values())
 
 
 def check_bfloat16(case: Case, table: ModuleType | SimpleNamespace, executor: Any = "compiled") -> None:

@@ -29,7 +29,7 @@ MUTANTS = [
     ("if i < out.shape[0]:", "if i <= out.shape[0]:"),
     ("if i < out.shape[0]:", "if i < out.shape[0] - 1:"),
     ("-(-out.size // THREADS)", "out.size // THREADS"),
-    ("uint32(cuda.grid(1))", "uint32(cuda.threadIdx.x)"),
+    ("cuda.grid(1)", "cuda.threadIdx.x"),
     ("for part in parts:", "for part in parts[1:]:"),
 ]
 

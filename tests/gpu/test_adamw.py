@@ -46,7 +46,7 @@ CASES = [
 MUTANTS = [
     ("if i >= weight.shape[0]:", "if i > weight.shape[0]:"),
     ("-(-weight.size // THREADS)", "weight.size // THREADS"),
-    ("uint32(cuda.grid(1))", "uint32(cuda.threadIdx.x)"),
+    ("cuda.grid(1)", "cuda.threadIdx.x"),
     ("max_norm > float32(0) and ", ""),
     ("clip = max_norm / norm[0]", "clip = max_norm"),
     ("g = gradient[i] * clip", "g = gradient[i]"),

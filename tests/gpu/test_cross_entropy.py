@@ -46,6 +46,7 @@ def cases(shape: tuple[int, int], big: bool = False) -> list[Case]:
 IN_PLACE = (("dlogits", "logits"),)
 CASES = [
     *(case for shape in SHAPES for case in cases(shape)),
+    *cases((0, 3)),
     *(case for shape in BIG for case in cases(shape, big=True)),
     Case("cross_entropy_backward", "in place", partial(backward, N=5, V=300), ("losses", "dlogits"), IN_PLACE),
     Case("cross_entropy_backward", "in place, long", partial(backward, N=1, V=1030), ("losses", "dlogits"), IN_PLACE),
@@ -151,6 +152,22 @@ def test_an_ignored_row_has_no_gradient_whatever_its_logits(value: float, V: int
     forward_losses = unwritten(2)
     cross_entropy.cross_entropy_forward(forward_losses, arguments["logits"], arguments["targets"])
     assert forward_losses[0] == 0
+
+
+@pytest.mark.parametrize("executor", ["compiled", "checked"])
+@pytest.mark.parametrize("V", [5, 1030])
+def test_a_target_outside_the_vocabulary_makes_its_row_nan(V: int, executor: Any) -> None:
+    """NumPy raises an IndexError; here nothing outside the row may be read, and training stops at a loss of NaN."""
+    given = {**backward(np.random.default_rng(0), 3, V), "targets": np.array([V - 1, V, 2**31 - 1], np.int32)}
+    with executing(executor):
+        cross_entropy.cross_entropy_backward(**given)
+        alone = unwritten(3)
+        alone[:] = 0
+        cross_entropy.cross_entropy_forward(alone, given["logits"], given["targets"])
+    for losses in (given["losses"], alone):
+        assert np.isnan(losses).tolist() == [False, True, True]
+    assert np.isfinite(given["dlogits"][0]).all()
+    assert np.isnan(given["dlogits"][1:]).all()
 
 
 def test_logits_that_rise_rescale_the_sum_at_every_turn() -> None:

@@ -69,6 +69,7 @@ MUTANTS = [
     ("start % GROUP + out.size", "out.size"),
     ("values[k] * scale * kept", "values[k] * kept"),
 ]  # fmt: skip
+SMALL = {"WARPS": 1}  # a block for 128 elements
 
 
 @every_run

@@ -53,6 +53,8 @@ CASES = [
     *cases("later positions", B=6, T=3, C=5, V=7, start=2),
     *cases("one token, over a piece", B=1, T=67, C=3, V=1),
     *cases("few tokens, pieces", B=5, T=39, C=2, V=3, power=2),
+    *cases("no sequences", B=0, T=5, C=3, V=7, start=1),
+    *cases("no positions", B=2, T=0, C=3, V=7, start=1),
     *cases("wide", B=1, T=2, C=259, V=3),
     *cases("wider", B=2, T=3, C=1025, V=5, start=1, big=True),
     *cases("few tokens, tiles", B=3, T=433, C=3, V=4, start=1, power=3, big=True),
@@ -76,14 +78,16 @@ MUTANTS = [
 ]  # fmt: skip
 
 
+#: A batch of a few places is then cut into several tiles, pieces, and teams' shares.
+SMALL = {"TILE": 8, "PIECE": 4, "TEAMS": 2, "AHEAD": 3}
+
+
 @pytest.fixture
 def tiny_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut a batch of a few places into several tiles, pieces, and teams' shares."""
-    sizes = {"TILE": 8, "PIECE": 4, "TEAMS": 2, "AHEAD": 3}
-    for name, size in sizes.items():
+    for name, size in SMALL.items():
         monkeypatch.setattr(embedding, name, size)
     for kernel in ("sort_tiles", "merge_tiles", "sum_pieces", "add_rests"):
-        monkeypatch.setattr(embedding, kernel, variant(getattr(embedding, kernel), **sizes))
+        monkeypatch.setattr(embedding, kernel, variant(getattr(embedding, kernel), **SMALL))
 
 
 @every_run

@@ -40,6 +40,7 @@ def cases(N: int, F: int, big: bool = False) -> list[Case]:
 no_dbias = partial(backward, N=6, F=35, with_dbias=False)
 CASES = [
     *(case for shape in SHAPES for case in cases(*shape)),
+    *cases(0, 3),
     *(case for shape in BIG for case in cases(*shape, big=True)),
     Case("gelu_forward", "no bias", partial(forward, N=6, F=35, with_bias=False), ("out",)),
     Case("gelu_backward", "no bias", partial(backward, N=6, F=35, with_bias=False), ("dx", "dbias")),

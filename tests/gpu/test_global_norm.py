@@ -33,10 +33,10 @@ def case(n: int, big: bool = False) -> Case:
 CASES = [*(case(n) for n in (1, 37, 1025, SPAN, 2 * SPAN + 5)), case(100_003, big=True)]
 
 MUTANTS = [
-    ("x[i] if i < n else", "x[i] if i <= n else"),
-    ("block * SPAN + turn", "block * (SPAN - 1) + turn"),
+    ("x[i] if i < x.shape[0] else", "x[i] if i <= x.shape[0] else"),
+    ("int64(block) * SPAN", "int64(block) * (SPAN - 1)"),
     ("range(0, SPAN, ITEMS * THREADS)", "range(0, SPAN - 1 - ITEMS * THREADS, ITEMS * THREADS)"),
-    ("turn + item * THREADS + thread)\n            value", "turn + item + thread)\n            value"),
+    ("first + turn + item * THREADS", "first + turn + item"),
     ("partial[block] = squares\n        cuda.threadfence()", "partial[block] = squares"),
     ("else 0\n        cuda.threadfence()\n    cuda.syncthreads()", "else 0\n        cuda.threadfence()"),
     ("if before == blocks - 1 else 0", "if before == 0 else 0"),

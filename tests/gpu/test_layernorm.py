@@ -46,6 +46,7 @@ def backward_case(N: int, C: int, big: bool = False) -> Case:
 CASES = [
     forward_case(1, 1),  # for its gradient, which is 0, see below
     *(case(*shape) for shape in SHAPES for case in (forward_case, backward_case)),
+    *(case(0, 3) for case in (forward_case, backward_case)),
     *(case(*shape, big=True) for shape in BIG for case in (forward_case, backward_case)),
     Case("layernorm_forward", "no bias", partial(forward, N=5, C=45, has_bias=False), ("out", "mean", "rstd")),
     Case("layernorm_backward", "no bias", partial(backward, N=5, C=45, has_bias=False), ("dx", "dweight")),
@@ -65,7 +66,7 @@ MUTANTS = [
     ("db[i] += g[i]", "db[i] += g[i] * w[i]"),
     ("r * (g[i] - mean_g - xhat[i] * mean_g_xhat)", "r * (g[i] - xhat[i] * mean_g_xhat)"),
     ("dbias[cuda.blockIdx.x, c] = db[i]", "dbias[0, c] = db[i]"),
-    ("launch_column_sums(dbias, partial[1])", "launch_column_sums(dbias, partial[0])"),
+    ("add_column_sums(dbias, partial[1])", "add_column_sums(dbias, partial[0])"),
 ]
 
 

@@ -73,6 +73,8 @@ CASES = [
     backward_case(5, 33, 3),
     backward_case(10, 3, 5, bias=False, aliases=(("dx", "x"),)),
     Case("linear_backward", "no dx", partial(backward, N=3, I=2, O=1, dx=False), ("dweight", "dbias")),
+    forward_case(0, 3, 2),
+    backward_case(0, 3, 2),
     Case("linear_forward", "rows apart", partial(rows_apart, N=11, I=3, O=5), ("out",), big=True),
     forward_case(67, 70, 65, big=True),
     backward_case(67, 70, 65, big=True),
@@ -94,10 +96,37 @@ MUTANTS = [
     ("value += widen(bias[column])", "value += widen(bias[row])"),
     ("    total = warp_sum(total)\n", ""),
     ("if column >= weight.shape[0]:\n        return", "if column > weight.shape[0]:\n        return"),
-    ("sums[way, tx] = total\n    cuda.syncthreads()", "sums[way, tx] = total"),
     ("out[part * M + row, column] = value", "out[part + row, column] = value"),
-    ("out[i] += total", "out[i] = total"),
+    ("out[cuda.blockIdx.x, column] = row[column]", "out[cuda.blockIdx.x, column] = row[cuda.threadIdx.x]"),
+    ("    if column < out.shape[1]:\n", "    if True:\n"),
 ]
+
+
+def attempt_slices(linear: Any, executor: Any, tile: int = 32, M: int = 5, N: int = 3) -> None:
+    """Write sums in two slices, the first of 11 terms, the second of 10: a weight's gradient where there are many rows.
+
+    Called with larger tiles where a gradient that takes them has more elements than a test can afford.
+    """
+    random = np.random.default_rng(0)
+    shape = next(s for s in linear.SHAPES if s["TILE"] == tile)
+    K, each = 21, 11
+    a, b, partial = normal(random, K, M), normal(random, K, N), unwritten(2 * M, N)
+    kernel = variant(linear.product, A_TRANSPOSED=True, PARTIAL=True, **shape)
+    with executing(executor):
+        linear._tiled(kernel, shape, partial, a, b, b[0], (M, N, each), 2)
+    assert_close(partial[:M], a[:each].T @ b[:each], "first slice")
+    assert_close(partial[M:], a[each:].T @ b[each:], "second slice")
+
+
+def attempt_repeat_row(linear: Any, executor: Any, columns: int = 259) -> None:
+    """Write a bias to every row, which cuBLAS then adds to."""
+    out, row = unwritten(3, columns), normal(np.random.default_rng(0), columns)
+    with executing(executor):
+        launch(linear.repeat_row, (3, -(-columns // linear.FLAT)), linear.FLAT, out, row)
+    assert np.array_equal(out, np.stack([row] * 3))
+
+
+ATTEMPTS = [attempt_slices, attempt_repeat_row]
 
 
 @every_run
@@ -115,19 +144,18 @@ def test_bfloat16(case: Case) -> None:
 
 @pytest.mark.parametrize("executor", ["compiled", "ptx"])
 @pytest.mark.parametrize("tile", [64, 128])
-def test_large_tiles_add_slices_of_long_sums(tile: int, executor: Any, random: np.random.Generator) -> None:
-    """What takes more elements of a weight than a test can afford: the gradient's kernel in its large shapes."""
+def test_large_tiles_write_slices_of_long_sums(tile: int, executor: Any) -> None:
     if executor == "ptx":
         need_toolkit()
-    shape = next(s for s in linear.SHAPES if s["TILE"] == tile)
-    M, N, K, slices, each = tile + 1, tile + 2, 21, 2, 11
-    a, b = normal(random, K, M), normal(random, K, N)
-    partial = unwritten(slices * M, N)
-    kernel = variant(linear.product, A_TRANSPOSED=True, PARTIAL=True, **shape)
-    with executing(executor):
-        linear._tiled(kernel, shape, partial, a, b, b[0], (M, N, each), slices)
-    assert_close(partial[:M], a[:each].T @ b[:each], "first slice")
-    assert_close(partial[M:], a[each:].T @ b[each:], "second slice")
+    attempt_slices(linear, executor, tile, tile + 1, tile + 2)
+
+
+@pytest.mark.parametrize("executor", ["compiled", "checked", "ptx"])
+@pytest.mark.parametrize("columns", [1, 256, 259])
+def test_a_row_is_repeated(columns: int, executor: Any) -> None:
+    if executor == "ptx":
+        need_toolkit()
+    attempt_repeat_row(linear, executor, columns)
 
 
 def test_bits_do_not_depend_on_the_order_of_the_threads() -> None:
@@ -157,7 +185,8 @@ def test_what_is_not_finite_stays_in_its_row(N: int, value: float) -> None:
 def test_no_rows_launch_nothing() -> None:
     with recording() as work:
         linear.linear_forward(**forward(np.random.default_rng(0), 0, 3, 5))
-    assert not work or all(0 not in each.grid for each in work)
+        linear.linear_backward(**backward(np.random.default_rng(0), 0, 3, 5))
+    assert work == []
 
 
 @pytest.mark.parametrize(
@@ -176,15 +205,7 @@ def test_tiles_are_as_large_as_leaves_a_gpu_busy(rows: int, columns: int, terms:
     shape = linear._tile_shape(rows, columns, max(1, terms // linear.SLICE) if gradient else 1)
     assert shape["TILE"] == tile
     if gradient:
-        assert linear._slices(linear._tiles(rows, columns, tile), terms)[0] == slices
-
-
-@pytest.mark.parametrize("terms", [1, 511, 512, 1023, 1024, 1025, 5000, 16384, 16387])
-@pytest.mark.parametrize("blocks", [1, 3, 100, 5000])
-def test_slices_cover_the_sum_and_none_is_empty(blocks: int, terms: int) -> None:
-    slices, each = linear._slices(blocks, terms)
-    assert (slices - 1) * each < terms <= slices * each
-    assert slices == 1 or each >= linear.SLICE / 2
+        assert linear.sliced(linear._tiles(rows, columns, tile), terms)[0] == slices
 
 
 @pytest.mark.parametrize("low", [False, True], ids=["float32", "bfloat16"])
@@ -276,8 +297,3 @@ def test_without_a_gpu_cublas_is_not_looked_for(monkeypatch: pytest.MonkeyPatch)
 
 def test_launch_is_the_one_of_all_ops() -> None:
     assert linear.launch is launch
-
-
-@pytest.fixture
-def random() -> np.random.Generator:
-    return np.random.default_rng(0)

@@ -1,10 +1,11 @@
 """Memory ops and scratch: against NumPy, in every executor, on views whose rows lie apart."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import every_run
+from gpu.parity import Case, check, every_run, normal, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 import nanoeuler.cpu
@@ -14,7 +15,7 @@ from nanoeuler.gpu.launch import executing
 
 X = np.random.default_rng(0).standard_normal(2 * 5 * 6 * 7).astype(np.float32)
 VIEWS = {
-    "flat": lambda x: x[: 2 * 257] if x.size >= 514 else x,
+    "flat": lambda x: x,
     "one element": lambda x: x[:1],
     "rows": lambda x: x.reshape(10, 42),
     "rows apart": lambda x: x.reshape(2, 5, 42)[:, 4],
@@ -24,6 +25,52 @@ VIEWS = {
 }
 TYPES = {"float32": (np.float32, np.float32), "to bf16": (BFLOAT16, np.float32), "from bf16": (np.float32, BFLOAT16),
          "bf16": (BFLOAT16, BFLOAT16)}  # fmt: skip
+
+
+def copied(random: np.random.Generator, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"out": unwritten(*shape), "x": normal(random, *shape)}
+
+
+def copied_slices(random: np.random.Generator) -> dict[str, Any]:
+    """Return heads of each token, as of packed q|k|v."""
+    return {name: normal(random, 2, 5, 6, 7)[:, :, :2] for name in ("out", "x")}
+
+
+def filled(random: np.random.Generator, n: int) -> dict[str, Any]:
+    return {"out": unwritten(n), "value": 0.5}
+
+
+CASES = [
+    *(
+        Case("copy", str(shape), partial(copied, shape=shape), ("out",))
+        for shape in ((1,), (0,), (1025,), (10, 42), (3, 257))
+    ),
+    *(Case("copy", str(shape), partial(copied, shape=shape), ("out",)) for shape in ((2, 5, 3, 7), (1, 2, 1, 257))),
+    Case("copy", "slices", copied_slices, ("out",)),
+    *(Case("fill", f"{n}", partial(filled, n=n), ("out",)) for n in (1, 0, 257)),
+]
+
+MUTANTS = [
+    (
+        "    if i < out.shape[0]:\n        out[i] = narrow(value)",
+        "    if i <= out.shape[0]:\n        out[i] = narrow(value)",
+    ),
+    ("launch(fill_flat, -(-out.size // THREADS)", "launch(fill_flat, max(1, out.size // THREADS)"),
+    ("i = first + k * THREADS", "i = first + k"),
+    ("if i < out.shape[0]:\n            out[i]", "if i < out.shape[0] - 1:\n            out[i]"),
+    ("-(-out.size // (THREADS * PER_THREAD))", "max(1, out.size // (THREADS * PER_THREAD))"),
+    ("out.shape[1], THREADS)", "min(out.shape[1], THREADS), THREADS)"),
+    ("out[row, c] = narrow(widen(x[row, c]))", "out[row, c] = narrow(widen(x[c, row]))"),
+    ("out.shape[3], THREADS)", "min(out.shape[3], THREADS), THREADS)"),
+    ("t, h, b = cuda.blockIdx.x, cuda.blockIdx.y,", "h, t, b = cuda.blockIdx.x, cuda.blockIdx.y,"),
+]
+
+
+@every_run
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
+    need_toolkit() if executor == "ptx" else None
+    check(case, memory, executor, order)
 
 
 def stored(x: np.ndarray, dtype: Any) -> np.ndarray:

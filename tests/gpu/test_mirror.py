@@ -22,7 +22,7 @@ TESTS = Path(__file__).parent
 #: What a table has besides ops: memory, and how work is shared out.
 INFRASTRUCTURE = ("memory", "parallel")
 #: What only kernels need.
-ONLY_GPU = {"backend", "bfloat16", "cublas", "graph", "launch", "rehearsal", "variant", "warp"}
+ONLY_GPU = {"backend", "bfloat16", "column_sums", "cublas", "graph", "launch", "rehearsal", "variant", "warp"}
 FILES = sorted(path.stem for path in CPU.glob("*.py") if path.stem != "__init__")
 OPS = [name for name in FILES if name not in INFRASTRUCTURE]
 LADDERS = sorted(path.stem for path in (GPU / "ladder").glob("*.py") if path.stem not in ("__init__", "version"))

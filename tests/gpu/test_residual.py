@@ -12,7 +12,7 @@ from nanoeuler.gpu import residual
 from nanoeuler.gpu.bfloat16 import BFLOAT16
 from nanoeuler.gpu.launch import recording
 
-SHAPES = [(1,), (10, 33), (2, 5, 3, 7), (1025, 1), (2, 1025)]
+SHAPES = [(1,), (0, 3), (10, 33), (2, 5, 3, 7), (1025, 1), (2, 1025)]
 
 
 def forward(random: np.random.Generator, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -40,8 +40,9 @@ CASES = [
 ]  # fmt: skip
 
 MUTANTS = [
-    ("i < n:\n            out[i] = narrow", "i < n - 1:\n            out[i] = narrow"),
-    ("i < n:\n            out[i] = x[i]", "i <= n:\n            out[i] = x[i]"),
+    ("if i < out.shape[0]:", "if i < out.shape[0] - 1:"),
+    ("if i < out.shape[0]:", "if i <= out.shape[0]:"),
+    ("i = first + k * THREADS", "i = first + k"),
     ("widen(x[i]) + widen(branch[i])", "widen(x[i]) + widen(x[i])"),
     ("-(-out.size // (THREADS * PER_THREAD))", "max(1, out.size // (THREADS * PER_THREAD))"),
     ("for target in (dx, dbranch)", "for target in (dx,)"),

@@ -48,6 +48,7 @@ def backward_case(N: int, C: int, big: bool = False) -> Case:
 
 CASES = [
     *(case(*shape) for shape in SHAPES for case in (forward_case, backward_case)),
+    *(case(0, 3) for case in (forward_case, backward_case)),
     *(case(*shape, big=True) for shape in BIG for case in (forward_case, backward_case)),
     *(
         Case("residual_rmsnorm_forward", f"total is {name}", partial(forward, N=5, C=45), WRITTEN, (("total", name),))

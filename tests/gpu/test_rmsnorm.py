@@ -41,6 +41,7 @@ def backward_case(N: int, C: int, big: bool = False) -> Case:
 CASES = [
     *(case(*shape) for shape in SHAPES for case in (forward_case, backward_case)),
     *(case(*shape, big=True) for shape in BIG for case in (forward_case, backward_case)),
+    *(case(0, 3) for case in (forward_case, backward_case)),
     Case("rmsnorm_backward", "dx is dout", partial(backward, N=5, C=45), ("dx", "dweight"), (("dx", "dout"),)),
 ]
 
@@ -54,11 +55,6 @@ MUTANTS = [
     ("g[i] *= w[i]", "g[i] *= w[0]"),
     ("r * (g[i] - xhat[i] * mean)", "r * (g[i] - xhat[i] * mean * float32(1.001))"),
     ("dw[i] += g[i] * xhat[i]", "dw[i] = g[i] * xhat[i]"),
-    ("sums[group, lane] = value\n    cuda.syncthreads()", "sums[group, lane] = value"),
-    ("for other in range(1, groups)", "for other in range(1, groups - 1)"),
-    ("range(group, partial.shape[0], groups)", "range(group, min(partial.shape[0], groups), groups)"),
-    ("total[c] += value", "total[c] = value"),
-    ("inside = c < uint32(total.shape[0])", "inside = c <= uint32(total.shape[0])"),
 ]  # fmt: skip
 
 
@@ -104,14 +100,6 @@ def test_what_is_not_finite_stays_in_its_row(value: float) -> None:
 
     with np.errstate(all="ignore"):
         check(Case("rmsnorm_forward", "not finite", arguments, ("out", "rstd")), rmsnorm)
-
-
-def test_partial_sums_stay_small() -> None:
-    for N, C in [(1, 1), (7, 33), (65536, 64), (65536, 768), (65536, 16384)]:
-        blocks = rmsnorm.partial_rows(N, C)
-        assert 1 <= blocks <= -(-N // rmsnorm.MIN_ROWS)
-        assert blocks * C <= rmsnorm.PARTIAL_ELEMENTS
-    assert rmsnorm.partial_rows(8, 2**20) == 1
 
 
 @pytest.mark.parametrize("C", [1, 32, 33, 768, 1024, 1025, 4096, 5000, 70000])

@@ -34,6 +34,7 @@ IN_PLACE = Case(
 )
 CASES = [
     *(case for shape in SHAPES for case in cases(*shape)),
+    *cases(0, 3),
     *(case for shape in BIG for case in cases(*shape, big=True)),
     IN_PLACE,
 ]

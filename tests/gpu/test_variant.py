@@ -106,6 +106,16 @@ def test_it_is_called_and_documented_as_the_kernel() -> None:
         assert getattr(function, name) == getattr(original, name)
 
 
+def test_options_of_the_kernel_are_kept() -> None:
+    def widest(out: Any) -> None:
+        out[0] = float32(WIDTH)
+
+    kernel = cuda.jit(fastmath=True, launch_bounds=64, max_registers=40)(widest)
+    options = variant(kernel, WIDTH=7).targetoptions
+    assert options == kernel.targetoptions
+    assert (options["fastmath"], options["launch_bounds"], options["max_registers"]) == (True, 64, 40)
+
+
 def test_a_name_that_the_module_lacks_is_refused_and_one_that_the_kernel_lacks_changes_nothing() -> None:
     with pytest.raises(KeyError, match="WIDHT"):
         variant(reversed_rows, WIDHT=8)

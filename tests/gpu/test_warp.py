@@ -1,5 +1,6 @@
 """Sums and maxima over warps and blocks, of one warp to 32."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
 from nanoeuler.gpu.backend import cuda, float32
-from nanoeuler.gpu.warp import MAX_WARPS, WARP, block_max, block_sum, warp_max, warp_sum
+from nanoeuler.gpu.variant import variant
+from nanoeuler.gpu.warp import MAX_WARPS, WARP, block_max, block_sum, warp_max, warp_sum, whole_warps
 
 some_warps = pytest.mark.parametrize("warps", [1, 2, 3, 31, 32])
 
@@ -31,6 +33,34 @@ def of_blocks(sums: Any, maxima: Any, x: Any) -> None:
     maxima[i] = block_max(x[i], partial)
     maxima[i] = max(maxima[i], block_max(x[i] - float32(1), partial))
     sums[i] += block_sum(x[i], partial)
+
+
+MUTANTS = [
+    ("for step in (16, 8, 4, 2, 1):\n        value += ", "for step in (16, 8, 4, 2):\n        value += "),
+    ("value = max(value, cuda.shfl", "value = max(float32(0), cuda.shfl"),
+    ("    cuda.syncthreads()  # whoever used ``partial`` before has read it\n", ""),
+    ("partial[thread // WARP] = total\n    cuda.syncthreads()", "partial[thread // WARP] = total"),
+    ("partial[lane] if lane < warps else float32(0)", "partial[lane] if lane <= warps else float32(0)"),
+    ("largest = warp_max(value)\n    cuda.syncthreads()", "largest = warp_max(value)"),
+    ("partial[thread // WARP] = largest\n    cuda.syncthreads()", "partial[thread // WARP] = largest"),
+    ("partial[lane] if lane < warps else partial[0]", "partial[lane] if lane < warps else float32(0)"),
+]
+
+
+def attempt(warps: int, module: Any, executor: Any) -> None:
+    """Reduce negative numbers with another module's functions in the place of those of this project."""
+    x = normal(WARP * warps) - np.float32(5)
+    names = {name: getattr(module, name) for name in ("warp_sum", "warp_max", "block_sum", "block_max")}
+    sums, maxima = reduced(variant(of_warps, **names), x, executor)
+    rows = x.reshape(-1, WARP)
+    np.testing.assert_allclose(sums.reshape(-1, WARP), np.broadcast_to(rows.sum(1)[:, None], rows.shape), rtol=1e-5)
+    assert (maxima.reshape(-1, WARP) == rows.max(1)[:, None]).all()
+    sums, maxima = reduced(variant(of_blocks, **names), x, executor)
+    np.testing.assert_allclose(sums, np.full_like(x, 2 * x.sum()), rtol=1e-5)
+    assert (maxima == x.max()).all()
+
+
+ATTEMPTS = [partial(attempt, warps) for warps in (1, 3)]
 
 
 def reduced(
@@ -113,3 +143,7 @@ def test_the_bits_are_those_of_every_order_of_the_threads() -> None:
     sums = [reduced(of_blocks, x, order=order)[0] for order in ("forward", "reverse", "random")]
     assert (sums[1] == sums[0]).all()
     assert (sums[2] == sums[0]).all()
+
+
+def test_a_block_has_whole_warps() -> None:
+    assert [whole_warps(n, 256) for n in (1, 32, 33, 256, 1000)] == [32, 32, 64, 256, 256]

@@ -1,12 +1,11 @@
 """Every version of the ladder of cross-entropy against the CPU op."""
 
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, every_run, normal, unwritten
+from gpu.parity import Case, arguments_of, check, every_run, normal, table_of, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
@@ -51,18 +50,13 @@ MUTANTS = [
 ]
 
 
-def table(version: Version) -> SimpleNamespace:
-    """Return an op table with this version in the op's place."""
-    return SimpleNamespace(cross_entropy_backward=version.run)
-
-
 @every_version
 @every_run
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any, version: Version) -> None:
     if executor == "ptx":
         need_toolkit()
-    check(case, table(version), executor, order)
+    check(case, table_of(version, case.op), executor, order)
 
 
 @every_version
@@ -75,7 +69,10 @@ def test_values_at_the_edge_of_float32(values: list[float], version: Version) ->
         return given
 
     with np.errstate(all="ignore"):
-        check(Case("cross_entropy_backward", "edge", make, ("losses", "dlogits")), table(version))
+        check(
+            Case("cross_entropy_backward", "edge", make, ("losses", "dlogits")),
+            table_of(version, "cross_entropy_backward"),
+        )
 
 
 @every_version

@@ -1,12 +1,11 @@
 """Every version of the ladder of the linear layer against the CPU op."""
 
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, check, every_run, normal, unwritten
+from gpu.parity import Case, check, every_run, normal, table_of, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
@@ -48,18 +47,13 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-def table(version: Version) -> SimpleNamespace:
-    """Return an op table with this version in the op's place."""
-    return SimpleNamespace(linear_forward=version.run)
-
-
 @every_version
 @every_run
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any, version: Version) -> None:
     if executor == "ptx":
         need_toolkit()
-    check(case, table(version), executor, order)
+    check(case, table_of(version, case.op), executor, order)
 
 
 @every_version
@@ -71,7 +65,7 @@ def test_what_is_not_finite_stays_in_its_row(value: float, version: Version) -> 
         return given
 
     with np.errstate(all="ignore"):
-        check(Case("linear_forward", "not finite", make, ("out",)), table(version))
+        check(Case("linear_forward", "not finite", make, ("out",)), table_of(version, "linear_forward"))
 
 
 @pytest.mark.parametrize("kernel", ["naive", "coalesced", "shared_tiles", "padded_tiles", "register_row", "registers"])
