@@ -2,8 +2,8 @@
 
 A test file of an op has ``CASES``, a list of :class:`Case`, and ``MUTANTS``, pairs of text in the op's file and what it
 is replaced by to break the kernel: some case must then fail (tests/gpu/test_mutants.py sees to it). Where cases do not
-reach a kernel there are ``ATTEMPTS`` too, functions of a module and an executor that raise an AssertionError; ``SMALL``
-has values for constants of the module with which arrays of a few elements already take several blocks.
+reach a kernel, or only large ones do, there are ``ATTEMPTS`` too, functions of a module and an executor that raise an
+AssertionError; ``SMALL`` has values for constants of the module with which a few elements already take several blocks.
 """
 
 from collections.abc import Callable
@@ -118,11 +118,11 @@ def check_module(case: Case, module: ModuleType, executor: Any) -> None:
 
 
 def attempts(tests: ModuleType, executor: Any) -> list[Callable[[ModuleType, Any], None]]:
-    """Return what a file of tests tries on a module, as functions of the module and the executor, small arrays first."""
+    """Return what a file of tests tries on a broken module: its cases, small arrays first, and its attempts."""
     cases = sorted(
         (case for case in getattr(tests, "CASES", ()) if executor != "checked" or not case.big), key=elements
     )
-    return [*getattr(tests, "ATTEMPTS", ()), *(partial(check_module, case) for case in cases)]
+    return [*(partial(check_module, case) for case in cases), *getattr(tests, "ATTEMPTS", ())]
 
 
 def elements(case: Case) -> int:

@@ -248,7 +248,8 @@ def by_cublas(case: Case, low: bool) -> tuple[Arguments, Arguments]:
 @pytest.mark.parametrize("case", [case for case in CASES if not case.big], ids=str)
 def test_cublas_is_asked_for_the_same(case: Case, low: bool, library: FakeCublas) -> None:
     expected, got = by_cublas(case, low)
-    assert library.products == (1 if case.op == "linear_forward" or "no dx" in case.name else 2)
+    products = 1 if case.op == "linear_forward" or "no dx" in case.name else 2
+    assert library.products == (products if got["x"].size else 0)
     for name in case.outputs:
         array, tolerance = got[name], 1e-4
         if array.dtype == np.uint16:

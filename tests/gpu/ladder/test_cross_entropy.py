@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, every_run, normal, table_of, unwritten
+from gpu.parity import Case, arguments_of, check, check_module, every_run, normal, table_of, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
@@ -33,6 +33,9 @@ def case(N: int, V: int, aliases: tuple = (), big: bool = False) -> Case:
 
 #: One element, part of a warp, a second turn of the block; more rows than a block has threads.
 CASES = [case(1, 1), case(5, 37, (("dlogits", "logits"),)), case(2, 300), case(259, 5, big=True)]
+
+SMALL = {"THREADS": 32}
+ATTEMPTS = [partial(check_module, case(37, 2))]  # more rows than threads
 
 MUTANTS = [
     ("blocks = -(-logits.shape[0] // THREADS)", "blocks = max(1, logits.shape[0] // THREADS)"),

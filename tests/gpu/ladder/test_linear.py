@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, check, every_run, normal, table_of, unwritten
+from gpu.parity import Case, check, check_module, every_run, normal, table_of, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
@@ -30,6 +30,8 @@ def case(N: int, I: int, O: int, bias: bool = True, big: bool = False) -> Case:
 
 #: One element; part of a tile, in two steps for tiles of 8 columns; more than a tile of each version, both ways.
 CASES = [case(1, 1, 1), case(9, 11, 5), case(10, 33, 3, bias=False, big=True), case(67, 41, 70, big=True)]
+
+ATTEMPTS = [partial(check_module, case(2, 33, 18))]  # two tiles along the sum, more columns than threads side by side
 
 MUTANTS = [
     ("if n < uint32(x.shape[0]) and o < uint32(weight.shape[0]):", "if n < uint32(x.shape[0]):"),

@@ -28,6 +28,8 @@ def case(N: int, C: int, big: bool = False) -> Case:
 #: One element, part of a warp, more rows than warps in a block, a second turn of the block, more rows than threads.
 CASES = [case(1, 1), case(3, 37), case(10, 33), case(2, 300), case(259, 5, big=True), case(2, 1025, big=True)]
 
+SMALL = {"THREADS": 8}
+
 MUTANTS = [
     ("-(-x.shape[0] // THREADS)", "max(1, x.shape[0] // THREADS)"),
     ("-(-x.shape[0] // ROWS)", "max(1, x.shape[0] // ROWS)"),
