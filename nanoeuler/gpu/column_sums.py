@@ -26,7 +26,7 @@ from nanoeuler.gpu.warp import WARP
 
 Array = Any
 
-WAYS = 32  # warps of a block, at most
+WAYS = 16  # warps of a block, at most
 AHEAD = 4  # rows that a thread reads before it adds the first
 ADD = False  # exchanged in a variant
 

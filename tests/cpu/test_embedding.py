@@ -54,6 +54,14 @@ def test_repeated_tokens_sum_and_unused_ones_keep_their_gradient() -> None:
     assert dweight[:, 0].tolist() == [100 + 1 + 4, 100, 100 + 0 + 2 + 3, 100, 100 + 5]
 
 
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
+def test_no_places_change_nothing(shape: tuple[int, int]) -> None:
+    dweight, dposition = np.ones((7, 3)), np.ones((5, 3))
+    ops.embedding_backward(dweight, dposition, np.ones((*shape, 3)), np.zeros(shape, np.int32))
+    assert (dweight == 1).all()
+    assert (dposition == 1).all()
+
+
 def test_positions_start_where_they_are_told() -> None:
     weight, position = np.array([[10.0]]), np.array([[0.0], [1.0], [2.0], [3.0]])
     out = unwritten((2, 2, 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, check_bfloat16, every_run, normal, unwritten
+from gpu.parity import Case, arguments_of, check, check_bfloat16, check_module, every_run, normal, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 import nanoeuler.cpu
@@ -57,6 +57,9 @@ MORE_SHAPES = [
     *((1, 5, 5, 3, 3, 4), (2, 33, 33, 2, 1, 1), (1, 33, 64, 3, 1, 32), (1, 65, 65, 2, 2, 64), (1, 33, 33, 1, 1, 80)),
     *((1, 65, 70, 2, 1, 128), (1, 1, 70, 4, 2, 8)),
 ]
+
+#: What the mutants are tried on first: several tiles of few threads, in the executor that has nothing to compile.
+ATTEMPTS = [partial(check_module, case) for case in cases(1, 3, 66, 1, 1, 5)]
 
 MUTANTS = [
     ("inside = n < x.shape[1] and d < x.shape[3]", "inside = d < x.shape[3]"),

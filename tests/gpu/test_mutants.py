@@ -6,35 +6,46 @@ when it meets one, and the first failure is enough.
 """
 
 import importlib
-from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from gpu.mutants import mutated
+from gpu.mutants import copied, mutated
 from gpu.parity import attempts
 
 from nanoeuler.simt import KernelFaults
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
-FILES = sorted(path.relative_to(HERE).with_suffix("") for path in HERE.rglob("test_*.py") if path != Path(__file__))
+PATHS = sorted(path.relative_to(HERE).with_suffix("") for path in HERE.rglob("test_*.py") if path != Path(__file__))
+NAMES = [".".join(path.parts) for path in PATHS]
+TESTS = {name.replace("test_", ""): importlib.import_module(f"gpu.{name}") for name in NAMES}
+#: The tests of each module of kernels.
+MUTATED = {module: tests for module, tests in TESTS.items() if hasattr(tests, "MUTANTS")}
+MUTANTS = [
+    pytest.param(tests, module, old, new, id=f"{module}-{number}")
+    for module, tests in MUTATED.items()
+    for number, (old, new) in enumerate(tests.MUTANTS)
+]
+OWN = [
+    pytest.param(tests, module, id=module)
+    for module, tests in MUTATED.items()
+    if hasattr(tests, "SMALL") or hasattr(tests, "ATTEMPTS")
+]
 
 
-def every_mutant() -> Iterator[Any]:
-    for file in FILES:
-        tests = importlib.import_module(".".join(("gpu", *file.parts)))
-        module = ".".join(("nanoeuler.gpu", *file.parts)).replace("test_", "")
-        for number, (old, new) in enumerate(getattr(tests, "MUTANTS", ())):
-            yield pytest.param(tests, module, old, new, id=f"{module.removeprefix('nanoeuler.gpu.')}-{number}")
-
-
-@pytest.mark.parametrize(("tests", "module", "old", "new"), list(every_mutant()))
-def test_every_mutant_is_caught(tests: Any, module: str, old: str, new: str, tmp_path: Path) -> None:
-    mutant = mutated(module, old, new, tmp_path)
+def made_small(module: ModuleType, tests: Any) -> ModuleType:
+    """Return a copy of a module with the constants that its tests ask for: none of its kernels has read them yet."""
     for name, value in getattr(tests, "SMALL", {}).items():
-        assert hasattr(mutant, name)
-        setattr(mutant, name, value)  # its kernels read their constants when they are first launched
+        assert hasattr(module, name)
+        setattr(module, name, value)
+    return module
+
+
+@pytest.mark.parametrize(("tests", "module", "old", "new"), MUTANTS)
+def test_every_mutant_is_caught(tests: Any, module: str, old: str, new: str, tmp_path: Path) -> None:
+    mutant = made_small(mutated(f"nanoeuler.gpu.{module}", old, new, tmp_path), tests)
     for executor in ("checked", "compiled"):
         for attempt in attempts(tests, executor):
             try:
@@ -42,3 +53,11 @@ def test_every_mutant_is_caught(tests: Any, module: str, old: str, new: str, tmp
             except (AssertionError, KernelFaults):
                 return
     pytest.fail(f"no test of {module} notices that {old!r} became {new!r}")
+
+
+@pytest.mark.parametrize(("tests", "module"), OWN)
+def test_what_is_tried_on_mutants_holds_for_what_is_not_broken(tests: Any, module: str, tmp_path: Path) -> None:
+    source = Path(importlib.import_module(f"nanoeuler.gpu.{module}").__file__ or "").read_text(encoding="utf-8")
+    whole = made_small(copied(module, source, tmp_path), tests)
+    for attempt in attempts(tests, "checked"):
+        attempt(whole, "checked")

@@ -47,6 +47,10 @@ def uploaded(ops: Any, x: Any) -> Any:
         out = ops.empty(x.size, x.dtype).reshape(x.shape)
         ops.from_numpy(out, x)
         return out
+    if x.ndim == 2:
+        wide = np.full((len(x), x.strides[0] // x.itemsize), np.nan, x.dtype)
+        wide[:, : x.shape[1]] = x
+        return uploaded(ops, wide)[:, : x.shape[1]]
     B, T, H, D = x.shape
     wide = np.full((B, T, x.strides[1] // x.strides[2], D), np.nan, x.dtype)
     wide[:, :, :H] = x

@@ -36,6 +36,9 @@ def case(B: int, T: int, S: int, H: int, K: int, D: int, big: bool = False) -> C
 #: More queries and more keys than a block has threads, in tiles that are not full; few of all; one element.
 CASES = [case(1, 135, 150, 2, 1, 3, big=True), case(2, 5, 7, 4, 2, 3), case(1, 1, 1, 1, 1, 1)]
 
+#: Constants of the module for its mutants: few threads go through several tiles where each access is watched.
+SMALL = {"THREADS": 4, "QUERIES": 4, "KEYS": 2}
+
 MUTANTS = [
     ("if s <= t + S - T else MINUS_INFINITY", "if s < t + S - T else MINUS_INFINITY"),
     ("launch(write_scores, (-(-S // THREADS), ", "launch(write_scores, (max(1, S // THREADS), "),
