@@ -50,8 +50,8 @@ def test_fma_of_subnormals_and_of_products_beyond_the_range() -> None:
 
 
 def test_cube_root() -> None:
-    """Of negative numbers too, with the sign of 0."""
-    assert primitives.cbrt(np.float64(-27.0)) == -3.0
+    """Of negative numbers too, with the sign of 0; the last bit is the C library's, which differs between machines."""
+    assert abs(primitives.cbrt(np.float64(-27.0)) + 3.0) <= np.spacing(3.0)
     assert np.signbit(primitives.cbrt(np.float64(-0.0)))
 
 
