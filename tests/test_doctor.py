@@ -150,7 +150,8 @@ def test_a_toolkit_newer_than_the_driver_is_wrong(stand_in: dict[str, str]) -> N
     assert lines["driver"]["found"] == "CUDA 12.4"
     assert lines["GPU 0"]["found"] == "Fake GPU, compute capability 9.0, 14.6 of 16.0 GiB free"
     assert "up to 8.4" in lines["PTX"]["found"]
-    if lines["numba-cuda"]["verdict"] != "ok" or not lines.get("NVVM", {}).get("found", "").startswith("13"):
+    toolkit = [lines.get(part, {}).get("found", "") for part in ("NVVM", "NVRTC", "nvJitLink", "libdevice")]
+    if lines["numba-cuda"]["verdict"] != "ok" or not all(toolkit) or not toolkit[0].startswith("13"):
         pytest.skip("there is no toolkit of CUDA 13 to be newer than a driver of 12.4")
     assert lines["PTX"]["verdict"] == "wrong"
     assert "driver knows CUDA 12.4" in lines["PTX"]["why"]
