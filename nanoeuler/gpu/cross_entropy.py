@@ -32,6 +32,7 @@ THREADS = 1024  # for a row: few rows at a time, so that they stay in the cache 
 SHORT = 1024  # up to so many logits a warp is enough for a row ...
 ROWS = 4  # ... and a block takes so many rows
 ITEMS = 4  # logits that a thread reads before it uses one
+GRADIENT = True  # in evaluation not: a variant
 
 #: Not -inf, from which the distance of -inf would be NaN.
 LOWEST = np.finfo(np.float32).min
@@ -62,33 +63,11 @@ def merge(maximum: Any, total: Any, shared: Array) -> Any:
 
 
 @cuda.jit
-def write_losses(losses: Array, logits: Array, targets: Array) -> None:
-    """Write the losses of ``blockDim.y`` rows."""
-    shared = cuda.shared.array(MAX_WARPS, float32)
-    some = cuda.local.array(ITEMS, float32)
-    row = uint32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
-    if row >= logits.shape[0]:
-        return
-    thread, V, target = cuda.threadIdx.x, uint32(logits.shape[1]), targets[row]
-    if target < 0:
-        if thread == 0:
-            losses[row] = float32(0)
-        return
-    maximum, total = LOWEST, float32(0)
-    for start in range(thread, V, ITEMS * THREADS):
-        for i in range(ITEMS):
-            v = uint32(start + i * THREADS)
-            some[i] = widen(logits[row, v]) if v < V else NOTHING
-        maximum, total = include(maximum, total, some)
-    maximum, total = merge(maximum, total, shared)
-    if thread == 0:
-        own = widen(logits[row, target]) if target < V else NO_NUMBER
-        losses[row] = math.log(total) - (own - maximum)
-
-
-@cuda.jit
 def write_losses_and_gradient(losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: Array) -> None:
-    """Write losses and gradients of ``blockDim.y`` rows; whoever has the target's logit in hand writes the loss."""
+    """Write losses and, if GRADIENT, gradients of ``blockDim.y`` rows.
+
+    On the second pass whoever has the target's logit in hand writes the loss: it may be overwritten by its gradient.
+    """
     shared = cuda.shared.array(MAX_WARPS, float32)
     some = cuda.local.array(ITEMS, float32)
     row = uint32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)
@@ -96,8 +75,9 @@ def write_losses_and_gradient(losses: Array, dlogits: Array, logits: Array, targ
         return
     thread, V, target = cuda.threadIdx.x, uint32(logits.shape[1]), targets[row]
     if target < 0:
-        for v in range(thread, V, THREADS):
-            dlogits[row, uint32(v)] = narrow(float32(0))
+        if GRADIENT:
+            for v in range(thread, V, THREADS):
+                dlogits[row, uint32(v)] = narrow(float32(0))
         if thread == 0:
             losses[row] = float32(0)
         return
@@ -108,6 +88,11 @@ def write_losses_and_gradient(losses: Array, dlogits: Array, logits: Array, targ
             some[i] = widen(logits[row, v]) if v < V else NOTHING
         maximum, total = include(maximum, total, some)
     maximum, total = merge(maximum, total, shared)
+    if not GRADIENT:
+        if thread == 0:
+            own = widen(logits[row, target]) if target < V else NO_NUMBER
+            losses[row] = math.log(total) - (own - maximum)
+        return
     weight = dloss[0]
     if target >= V:  # the gradient's factor is NaN, and no thread will meet the target
         weight = NO_NUMBER
@@ -138,7 +123,8 @@ def cross_entropy_forward(losses: Array, logits: Array, targets: Array) -> None:
         logits: (N, V).
         targets: (N,) int32, each below V, negative to ignore; one that is not makes its row NaN.
     """
-    _launch(write_losses, losses, logits, targets)
+    unused = losses[:1]
+    _launch(variant(write_losses_and_gradient, GRADIENT=False), losses, logits, logits, targets, unused)
 
 
 def cross_entropy_backward(losses: Array, dlogits: Array, logits: Array, targets: Array, dloss: Array) -> None:

@@ -147,14 +147,15 @@ def package(name: str, module: str = "", brought_by: str = "") -> list[Line]:
 
 def tensorboardx() -> list[Line]:
     """tensorboardX, which imports PyTorch where it is installed, and so would take seconds: not here."""
-    hidden = "torch" not in sys.modules
+    modules: dict[str, Any] = sys.modules
+    hidden = "torch" not in modules
     if hidden:
-        sys.modules["torch"] = None  # type: ignore[assignment]
+        modules["torch"] = None  # which makes importing it fail
     try:
         return package("tensorboardX")
     finally:
         if hidden:
-            del sys.modules["torch"]
+            del modules["torch"]
 
 
 def blas() -> list[Line]:

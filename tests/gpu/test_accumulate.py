@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, every_run, normal
-from simt.kernels.toolkit import need_toolkit
+from gpu.parity import Case, arguments_of, check, in_every_run, normal
 
 import nanoeuler.cpu
 
@@ -34,11 +33,8 @@ MUTANTS = [
 ]
 
 
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, accumulate, executor, order)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, check_bfloat16, check_module, every_run, normal, unwritten
+from gpu.parity import Case, arguments_of, check, check_bfloat16, check_module, in_every_run, normal, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 import nanoeuler.cpu
@@ -76,11 +76,8 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, attention, executor, order)
 
 

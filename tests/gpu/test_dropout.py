@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import RUNS, Case, check, check_bfloat16, every_run, normal, unwritten
+from gpu.parity import RUNS, Case, check, check_bfloat16, in_every_run, normal, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 import nanoeuler.cpu
@@ -72,11 +72,8 @@ MUTANTS = [
 SMALL = {"WARPS": 1}  # a block for 128 elements
 
 
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, dropout, executor, order)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, check_bfloat16, every_run, normal, unwritten
+from gpu.parity import Case, arguments_of, check, check_bfloat16, every_run, in_every_run, normal, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 import nanoeuler.cpu
@@ -90,11 +90,8 @@ def tiny_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(embedding, kernel, variant(getattr(embedding, kernel), **SMALL))
 
 
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, embedding, executor, order)
 
 

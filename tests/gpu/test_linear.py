@@ -12,7 +12,7 @@ from gpu.parity import (
     assert_close,
     check,
     check_bfloat16,
-    every_run,
+    in_every_run,
     normal,
     unwritten,
 )
@@ -129,11 +129,8 @@ def attempt_repeat_row(linear: Any, executor: Any, columns: int = 259) -> None:
 ATTEMPTS = [attempt_slices, attempt_repeat_row]
 
 
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, linear, executor, order)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, check, every_run, normal, unwritten
+from gpu.parity import Case, check, every_run, in_every_run, normal, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 import nanoeuler.cpu
@@ -66,10 +66,8 @@ MUTANTS = [
 ]
 
 
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
-    need_toolkit() if executor == "ptx" else None
     check(case, memory, executor, order)
 
 

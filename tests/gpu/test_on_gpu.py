@@ -118,7 +118,7 @@ def test_a_graph_does_what_its_launches_do(name: str, monkeypatch: pytest.Monkey
     ops = op_table("gpu")
     _, captured = ten_steps(ops, MODELS[name], training())
     if captured.passes.graph is None:
-        pytest.skip(f"no graph: {captured.passes.without_graph}")
+        pytest.skip(f"no graph: {captured.passes.without_graph}")  # then every other test ran launch by launch
     monkeypatch.setattr("nanoeuler.gpu.graph.Graph.capture", lambda work: (None, "switched off"))
     _, one_by_one = ten_steps(ops, MODELS[name], training())
     for attribute in ("weights", "m", "v"):
@@ -163,7 +163,7 @@ def test_our_product_equals_cublas(N: int, O: int, I: int) -> None:
     from nanoeuler.gpu import cublas, linear
 
     if not cublas.available():
-        pytest.skip("no cuBLAS")
+        pytest.skip(cublas.why_not())  # it is not needed: our own product takes its place
     ops, random, results = op_table("gpu"), np.random.default_rng(0), []
     x, weight, bias, dout = (
         random.standard_normal(shape).astype(np.float32) for shape in ((N, I), (O, I), (O,), (N, O))

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, check, check_bfloat16, every_run, normal, unwritten
-from simt.kernels.toolkit import need_toolkit
+from gpu.parity import Case, check, check_bfloat16, in_every_run, normal, unwritten
 
 from nanoeuler.gpu import residual
 from nanoeuler.gpu.bfloat16 import BFLOAT16
@@ -49,11 +48,8 @@ MUTANTS = [
 ]
 
 
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, residual, executor, order)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, check_module, every_run, normal, table_of, unwritten
+from gpu.parity import Case, arguments_of, check, check_module, in_every_run, normal, table_of, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
@@ -54,11 +54,8 @@ MUTANTS = [
 
 
 @every_version
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any, version: Version) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, table_of(version, case.op), executor, order)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu.parity import Case, arguments_of, check, every_run, normal, table_of, unwritten
+from gpu.parity import Case, arguments_of, check, in_every_run, normal, table_of, unwritten
 from simt.kernels.toolkit import need_toolkit
 
 from nanoeuler import simt
@@ -46,11 +46,8 @@ MUTANTS = [
 
 
 @every_version
-@every_run
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_every_run(CASES)
 def test_equals_the_cpu(case: Case, executor: Any, order: Any, version: Version) -> None:
-    if executor == "ptx":
-        need_toolkit()
     check(case, table_of(version, case.op), executor, order)
 
 

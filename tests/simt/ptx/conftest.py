@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from simt.kernels.toolkit import need_toolkit
 
-from nanoeuler.errors import UserError
 from nanoeuler.simt.launch import launch_shape
-from nanoeuler.simt.ptx import run_ptx, run_text
+from nanoeuler.simt.ptx import run_text
 
 Evaluate = Callable[..., list[np.ndarray]]
 
@@ -83,12 +83,4 @@ def evaluate() -> Evaluate:
 @pytest.fixture(scope="session")
 def compiler() -> None:
     """Skip where numba-cuda or its compiler library is missing."""
-    pytest.importorskip("numba_cuda", reason="python -m pip install -e '.[gpu,compile]'")
-
-    def nothing(a: np.ndarray) -> None:
-        a[0] = 1
-
-    try:
-        run_ptx(nothing, launch_shape(1, 1), (np.zeros(1, np.float32),))
-    except UserError as error:
-        pytest.skip(str(error))
+    need_toolkit()
