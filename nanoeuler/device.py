@@ -56,9 +56,8 @@ def _kernels(on_host: bool, tf32: bool) -> Any:
     import nanoeuler.gpu
     from nanoeuler.gpu.linear import products
 
-    products.tf32 = tf32
-    if not on_host:
-        return nanoeuler.gpu
-    return SimpleNamespace(
-        **{name: getattr(nanoeuler.gpu, name) for name in nanoeuler.gpu.__all__} | {"empty": nanoeuler.cpu.empty}
-    )
+    if on_host:
+        table = {name: getattr(nanoeuler.gpu, name) for name in nanoeuler.gpu.__all__}
+        return SimpleNamespace(**table | {"empty": nanoeuler.cpu.empty})
+    products.tf32 = tf32  # of cuBLAS: on the host our own product computes, in float32
+    return nanoeuler.gpu

@@ -6,13 +6,12 @@ given the very kernels, types and launch shapes of any configuration.
 """
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-import nanoeuler.gpu
 from nanoeuler.config import Config
+from nanoeuler.device import op_table
 from nanoeuler.gpu import memory
 from nanoeuler.gpu.launch import Launch, recording
 from nanoeuler.model import Transformer
@@ -51,7 +50,7 @@ def rehearse(config: Config) -> Rehearsal:
         allocated += memory.rounded_up(size * np.dtype(dtype).itemsize)
         return shape_only(size, dtype)
 
-    table = SimpleNamespace(**{name: getattr(nanoeuler.gpu, name) for name in nanoeuler.gpu.__all__})
+    table = op_table("sim", training.dtype)
     table.empty = empty
     table.from_numpy = lambda out, x: None
     table.to_numpy = lambda x: np.zeros(x.shape, np.float32)
