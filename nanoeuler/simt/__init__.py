@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nanoeuler.simt.judge import CompileReport, compile_report, format_report, gate
     from nanoeuler.simt.orders import compare_orders
     from nanoeuler.simt.source import emulates
+    from nanoeuler.simt.traced import Trace, trace
 
 INSTALL_GPU = "in nanoeuler's folder, python -m pip install -e '.[gpu]'"
 
@@ -41,6 +42,7 @@ EXECUTORS = {"compiled": "run_compiled", "checked": "run_checked", "ptx": "run_p
 # What is imported when it is first asked for: Numba alone takes longer than this package may.
 _PARTS = {
     **dict.fromkeys(("CompileReport", "compile_report", "format_report", "gate"), "judge"),
+    **{"Trace": "traced", "trace": "traced"},
     **{"compare_orders": "orders", "emulates": "source", "require_alignment": "checked.memory"},
 }
 
@@ -49,6 +51,7 @@ __all__ = [
     "Fault",
     "KernelFaults",
     "Party",
+    "Trace",
     "UnsupportedError",
     "compare_orders",
     "compile_report",
@@ -57,6 +60,7 @@ __all__ = [
     "gate",
     "require_alignment",
     "run",
+    "trace",
 ]
 
 

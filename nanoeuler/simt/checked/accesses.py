@@ -26,6 +26,8 @@ def load(view: Any, index: Any, place: Place) -> Any:
         if part is None:
             return view.poison
         return _load_scalar(view, index, place) if part is view else part
+    if view.traced is not None:
+        view.monitor.recorder.access(view, offset, place, READS, view.array[index])
     if view.constant:
         return view.array[index]
     root = view.root
@@ -81,6 +83,8 @@ def _cell(root: Root, offset: int) -> Cell:
 
 def _load_scalar(view: View, index: Any, place: Place) -> Any:
     """Load the element of an array without axes."""
+    if view.traced is not None:
+        view.monitor.recorder.access(view, view.offset, place, READS, view.array[index])
     return _load_first(view, index, view.offset, place)
 
 
@@ -101,6 +105,8 @@ def store(value: Any, view: Any, index: Any, place: Place) -> None:
         return _store_part(value, view, index, place)
     if value.__class__ is not view.scalar:
         value = convert(value, view.scalar)
+    if view.traced is not None:
+        view.monitor.recorder.access(view, offset, place, WRITES, value)
     root = view.root
     if root.unit == view.itemsize_:
         cell = root.cells.get(offset)
@@ -139,7 +145,10 @@ def _store_part(value: Any, view: View, index: Any, place: Place) -> None:
     if part is None:
         return
     if part is view:
-        _store_first(convert(value, view.scalar), view, index, view.offset, place)
+        value = convert(value, view.scalar)
+        if view.traced is not None:
+            view.monitor.recorder.access(view, view.offset, place, WRITES, value)
+        _store_first(value, view, index, view.offset, place)
     elif isinstance(part, Record):
         if not isinstance(value, Record):
             raise UntypedError(f"a record of '{view.name}' is assigned a {type(value).__name__}: assign its fields")
@@ -329,6 +338,8 @@ def _atomic(view: View, index: Any, place: Place, change: Callable) -> Any:
         root.written[offset : offset + size] = b"\1" * size
     old = view.array[index]
     new = change(old)
+    if view.traced is not None:
+        view.monitor.recorder.access(view, offset, place, UPDATES, old if new is None else new)
     if not root.private:
         for at in range(offset, offset + size, root.unit):
             race = monitor.update(_cell(root, at), place, wrote=new is not None)

@@ -104,8 +104,12 @@ class Block:
         self.dynamic: tuple[memory.Root, np.ndarray] | None = None
         self.static_bytes = 0
         self.constants = constants
-        self.threads = [Thread(self, n) for n in range(launch.block_threads)]
+        self.threads = [self.thread(n) for n in range(launch.block_threads)]
         self.alive = dict.fromkeys(self.threads)
+
+    def thread(self, number: int) -> Thread:
+        """Return one of the block's threads, before its start."""
+        return Thread(self, number)
 
     def run(self, body: Body, arguments: tuple, blocks: bool) -> int:
         """Run all threads to their end; return the phase after the last."""

@@ -7,6 +7,7 @@ The kernel's source becomes Python (``translate``) whose numbers are those of ``
 import ast
 import inspect
 import sys
+from bdb import BdbQuit
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from nanoeuler.simt.checked import memory, scalars
 from nanoeuler.simt.checked.block import KERNEL, Block, Body
 from nanoeuler.simt.checked.races import Monitor, Place, Stopped
 from nanoeuler.simt.checked.scalars import UntypedError
-from nanoeuler.simt.checked.translate import translate
+from nanoeuler.simt.checked.translate import by_site, translate
 from nanoeuler.simt.checked.variables import casts
 from nanoeuler.simt.faults import Fault, KernelFaults, UnsupportedError
 from nanoeuler.simt.launch import Launch, turns
@@ -58,16 +59,22 @@ def collect_faults(
     limit: int = 10,
     block_done: Callable[[], None] = lambda: None,
     fault_found: Callable[[Fault], None] = lambda fault: None,
+    recorder: Any = None,
 ) -> list[Fault]:
     """Do what ``run_checked`` does, and return the faults.
 
-    ``block_done`` is called after each block, and ``fault_found`` with each fault as soon as it is found.
+    ``block_done`` is called after each block, and ``fault_found`` with each fault as soon as it is found. A
+    ``recorder`` (simt/traced/recorder.py) takes down what happens, and says which blocks run.
     """
     source = read(kernel)
     refuse_results(source)
     monitor = _monitor(source, launch, limit, fault_found)
+    monitor.recorder = recorder
     given = _arguments(source, args)
-    body = translate(source.function, casts(source.function, given.values()))
+    needed = casts(source.function, given.values())
+    body = translate(source.function, needed)
+    if recorder is not None:
+        body = recorder.watching(source, by_site(needed), body)
     arguments = tuple(memory.wrap_arguments(monitor, given).values())
     restore = memory.keep(args)
     try:
@@ -75,7 +82,7 @@ def collect_faults(
             _run(body, source.blocks, monitor, arguments, block_done)
     except Stopped:
         pass
-    except UserError:
+    except (UserError, BdbQuit):
         restore()
         raise
     except Exception as error:
@@ -91,10 +98,12 @@ def _run(body: Body, blocks: bool, monitor: Monitor, arguments: tuple, block_don
     generator = np.random.default_rng(launch.seed)
     constants: dict[int, memory.View] = {}
     phase = 0
+    block = Block if monitor.recorder is None else monitor.recorder.block
     try:
         for number in turns(launch.blocks, launch.order, generator):
-            phase = Block(launch, number, phase, monitor, generator, constants).run(body, arguments, blocks)
-            block_done()
+            if monitor.recorder is None or monitor.recorder.wants(number):
+                phase = block(launch, number, phase, monitor, generator, constants).run(body, arguments, blocks)
+                block_done()
     finally:
         monitor.settle(shared=False)
 

@@ -103,7 +103,7 @@ class View:
 
     __slots__ = (
         *("array", "constant", "fields", "itemsize_", "locate", "monitor", "name", "offset"),
-        *("poison", "root", "scalar", "sizes", "steps", "typed_shape"),
+        *("poison", "root", "scalar", "sizes", "steps", "traced", "typed_shape"),
     )
 
     def __init__(self, root: Root, array: np.ndarray, name: str, constant: bool = False) -> None:
@@ -116,6 +116,7 @@ class View:
             LOCATE.get(array.ndim, _locate) if array.dtype.names is None else _nowhere
         )
         self.typed_shape: tuple[Any, ...] = ()
+        self.traced: int | None = None  # the number of the array in a trace
         self.fields: dict[str, View] = {}
         self.scalar = array.dtype.type
         self.poison = _poison(array.dtype)
@@ -171,7 +172,9 @@ class View:
 
     def like(self, array: np.ndarray) -> "View":
         """Return ``array``, which lies in the same memory, as a view."""
-        return View(self.root, array, self.name, self.constant)
+        view = View(self.root, array, self.name, self.constant)
+        view.traced = self.traced
+        return view
 
     def part(self, index: Any, place: Place, action: str) -> Any:
         """Return what ``index`` selects when that is more than one element: a view, or a record.
@@ -328,7 +331,7 @@ def wrap_arguments(monitor: Monitor, arguments: dict[str, Any]) -> dict[str, Any
             start, written = (low, None) if owner is None else (_address(owner), _Written(owner))
             root, end = Root(monitor, start, GLOBAL_ALIGNMENT, written, "global"), high
         end = max(end, high)
-        views[name] = View(root, arrays[name].view(np.ndarray), name)
+        views[name] = traced(View(root, arrays[name].view(np.ndarray), name))
     return {name: _with_views(name, value, views) for name, value in arguments.items()}
 
 
@@ -377,10 +380,17 @@ class _Written:
         self.flags[span] = True
 
 
+def traced(view: View) -> View:
+    """Return ``view``; where the launch is traced its accesses are recorded from now on."""
+    if view.monitor.recorder is not None:
+        view.traced = view.monitor.recorder.array(view)
+    return view
+
+
 def constant(monitor: Monitor, array: np.ndarray, name: str) -> View:
     """Return a global NumPy array, which Numba compiles into the kernel, as a view that cannot be written."""
     root = Root(monitor, _address(array), GLOBAL_ALIGNMENT, None, "private")
-    return View(root, array, name, constant=True)
+    return traced(View(root, array, name, constant=True))
 
 
 def fresh(monitor: Monitor, shape: Any, dtype: Any, alignment: Any, name: str, scope: Scope) -> View:
@@ -389,13 +399,13 @@ def fresh(monitor: Monitor, shape: Any, dtype: Any, alignment: Any, name: str, s
     sizes = tuple(map(_index, shape)) if isinstance(shape, tuple) else (_index(shape),)
     memory = np.full(math.prod(sizes) * kind.itemsize, 0xFF, np.uint8)
     root = Root(monitor, _address(memory), int(alignment or kind.alignment), bytearray(len(memory)), scope)
-    return View(root, memory.view(kind).reshape(sizes), name)
+    return traced(View(root, memory.view(kind).reshape(sizes), name))
 
 
 def dynamic(root: Root, memory: np.ndarray, dtype: Any, name: str) -> View:
     """Return the block's dynamic shared memory as an array of ``dtype``."""
     kind = as_dtype(dtype_kind(dtype))
-    return View(root, memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind), name)
+    return traced(View(root, memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind), name))
 
 
 def dynamic_memory(monitor: Monitor, size: int) -> tuple[Root, np.ndarray]:

@@ -14,6 +14,7 @@ with one more measure of time: a barrier of a whole block begins a phase, which 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from nanoeuler.simt import faults
 from nanoeuler.simt.launch import Launch, coordinates
@@ -202,6 +203,7 @@ class Monitor:
     fences: bool
     limit: int = 10
     tell: Callable[[faults.Fault], None] = lambda fault: None  # called with each fault, at once
+    recorder: Any = None  # takes every access, where the launch is traced (simt/traced/recorder.py)
     found: list[faults.Fault] = field(default_factory=list)
     reported: set[tuple[str, Place | None]] = field(default_factory=set)
 

@@ -79,24 +79,32 @@ def site(source: Source, node: ast.AST, where: str) -> Site:
 @functools.lru_cache(maxsize=256)
 def translate(kernel: FunctionType, casts: tuple[Cast, ...]) -> Callable:
     """Return the Python function that runs ``kernel``. Its first parameter is the thread; one that waits yields."""
-    needed: dict[Site, list[tuple[str, type]]] = {}
-    for where, name, target in casts:
-        needed.setdefault(where, []).append((name, target))
-    return _made(read(kernel), needed, {})
+    return made(read(kernel), by_site(casts), {}, Writer)
 
 
 ON_EMULATION.append(translate.cache_clear)
+Casts = dict[Site, list[tuple[str, type]]]
 
 
-def _made(source: Source, casts: dict[Site, list[tuple[str, type]]], known: dict[FunctionType, Callable]) -> Callable:
+def by_site(casts: tuple[Cast, ...]) -> Casts:
+    """Return the casts that each place needs."""
+    needed: Casts = {}
+    for where, name, target in casts:
+        needed.setdefault(where, []).append((name, target))
+    return needed
+
+
+def made(
+    source: Source, casts: Casts, known: dict[FunctionType, Callable], write: Callable[[Source, Casts], "Writer"]
+) -> Callable:
     """Return the function made of ``source``, and of those that it calls where they are not yet ``known``."""
-    writer = Writer(source, casts)
+    writer = write(source, casts)
     code = compile(ast.fix_missing_locations(ast.Module([writer.function()], [])), source.file, "exec")
     exec(code, writer.namespace)
-    made = known[source.function] = writer.namespace[source.tree.name]
+    function = known[source.function] = writer.namespace[source.tree.name]
     for name, target in writer.devices.items():
-        writer.namespace[name] = known[target] if target in known else _made(read(target), casts, known)
-    return made
+        writer.namespace[name] = known[target] if target in known else made(read(target), casts, known, write)
+    return function
 
 
 def narrowed(left: Any, right: Any, operate: Callable, single: np.float32) -> Any:
@@ -126,7 +134,7 @@ def stands_in(function: FunctionType) -> bool:
 class Writer:
     """Rewrites one function."""
 
-    def __init__(self, source: Source, casts: dict[Site, list[tuple[str, type]]] | None = None) -> None:
+    def __init__(self, source: Source, casts: Casts | None = None) -> None:
         self.source, self.casts = source, casts or {}
         self.stands_in = stands_in(source.function)
         self.namespace: dict[str, Any] = {KERNEL: not self.stands_in, "__builtins__": builtins}
@@ -151,28 +159,28 @@ class Writer:
         """Return a call of one of this package's functions."""
         name = f"__{function.__module__.rpartition('.')[2]}_{id(function)}"
         self.namespace[name] = function
-        return _at(ast.Call(_at(ast.Name(name, ast.Load()), at), list(arguments), []), at)
+        return at_place(ast.Call(at_place(ast.Name(name, ast.Load()), at), list(arguments), []), at)
 
     def place(self, node: ast.AST) -> ast.expr:
         """Return file and line of a node, as a constant; in a function that stands for another, those of its call."""
         if self.stands_in:
-            return _at(ast.Name("__place", ast.Load()), node)
+            return at_place(ast.Name("__place", ast.Load()), node)
         place: Any = self.source.file, getattr(node, "lineno", 0)
-        return _at(ast.Constant(place), node)
+        return at_place(ast.Constant(place), node)
 
     def thread(self, name: str, at: ast.AST) -> ast.expr:
         """Return an attribute of the thread."""
-        return _at(ast.Attribute(_at(ast.Name("__t", ast.Load()), at), name, ast.Load()), at)
+        return at_place(ast.Attribute(at_place(ast.Name("__t", ast.Load()), at), name, ast.Load()), at)
 
     def cast(self, node: ast.AST, where: str) -> list[ast.stmt]:
         """Return the casts of variables at a place where ways end that meet others."""
         made: list[ast.stmt] = []
         for name, target in self.casts.get(site(self.source, node, where), []):
-            old = _at(ast.Name(name, ast.Load()), node)
+            old = at_place(ast.Name(name, ast.Load()), node)
             new = self.call(node, scalars.convert, old, self.constant(target))
-            change = _at(ast.Assign([ast.Name(name, ast.Store())], new), node)
+            change = at_place(ast.Assign([ast.Name(name, ast.Store())], new), node)
             unbound = ast.ExceptHandler(ast.Name("UnboundLocalError", ast.Load()), None, [ast.Pass()])
-            made.append(_at(ast.Try([change], [unbound], [], []), node))
+            made.append(at_place(ast.Try([change], [unbound], [], []), node))
         return made
 
     def cast_value(self, node: ast.AST, where: str, value: ast.expr) -> ast.expr:
@@ -187,7 +195,7 @@ class Writer:
         """Return the function, rewritten."""
         tree, function = self.source.tree, self.source.function
         body = self.body(tree.body)
-        start = [_at(ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)), tree) for n in self.locals_made]
+        start = [at_place(ast.Assign([ast.Name(n, ast.Store())], ast.Constant(None)), tree) for n in self.locals_made]
         given = tree.args
         defaults = [self.constant(scalars.literal(v)) for v in function.__defaults__ or ()]
         hidden = ("__t", "__place") if self.stands_in else ("__t",)
@@ -201,7 +209,7 @@ class Writer:
         made = ast.parse(f"def {tree.name}(): pass").body[0]  # with all fields that this version of Python has
         assert isinstance(made, ast.FunctionDef)
         made.args, made.body = arguments, [*start, *body] or [ast.Pass()]
-        return _at(made, tree)
+        return at_place(made, tree)
 
     def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         """Return statements, rewritten."""
@@ -210,7 +218,7 @@ class Writer:
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         """Return what one statement becomes."""
         made = getattr(self, f"do_{type(node).__name__.lower()}")(node)
-        return [_at(m, node) for m in (made if isinstance(made, list) else [made])]
+        return [at_place(m, node) for m in (made if isinstance(made, list) else [made])]
 
     def do_pass(self, node: ast.Pass) -> ast.stmt:
         return node
@@ -245,15 +253,20 @@ class Writer:
         count[1].body = [ast.Expr(stuck)]
         if waits(node):
             count = [ast.Expr(self.wait(node, PAUSE, []))]
-        count = [_at(c, node) for c in count]
+        count = [at_place(c, node) for c in count]
         start = ast.parse(f"{rounds} = 0").body
         body, orelse = self.ways(node)
-        return [*self.cast(node, "before"), *start, ast.While(self.expression(node.test), [*count, *body], orelse)]
+        return [*self.cast(node, "before"), *start, ast.While(self.test(node), [*count, *body], orelse)]
+
+    def test(self, node: ast.While) -> ast.expr:
+        """Return the condition of a loop."""
+        return self.expression(node.test)
 
     def do_for(self, node: ast.For) -> list[ast.stmt]:
         target, unpack = self.target(node.target)
+        values = self.iterated(node.iter)
         body, orelse = self.ways(node)
-        return [*self.cast(node, "before"), ast.For(target, self.iterated(node.iter), [*unpack, *body], orelse)]
+        return [*self.cast(node, "before"), ast.For(target, values, [*unpack, *body], orelse)]
 
     def iterated(self, node: ast.expr) -> ast.expr:
         """Return what a loop runs over: the elements of an array are loads."""
@@ -269,7 +282,7 @@ class Writer:
         value = self.rounded_at_once(node.value) if stored else self.expression(node.value, name)
         if len(node.targets) > 1:
             kept = self.new("v")
-            first = _at(ast.Assign([ast.Name(kept, ast.Store())], value), node)
+            first = at_place(ast.Assign([ast.Name(kept, ast.Store())], value), node)
             return [first, *(s for t in node.targets for s in self.assign(t, ast.Name(kept, ast.Load()), node))]
         return self.assign(node.targets[0], value, node)
 
@@ -282,15 +295,15 @@ class Writer:
     def assign(self, target: ast.expr, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
         """Return the assignment of a value that is already rewritten."""
         if isinstance(target, ast.Name):
-            return [_at(ast.Assign([target], value), at)]
+            return [at_place(ast.Assign([target], value), at)]
         if isinstance(target, ast.Subscript):
             parts = self.expression(target.value), self.index(target.slice), self.place(target)
-            return [_at(ast.Expr(self.call(target, accesses.store, value, *parts)), at)]
+            return [at_place(ast.Expr(self.call(target, accesses.store, value, *parts)), at)]
         if isinstance(target, ast.Attribute):
-            parts = self.expression(target.value), _at(ast.Constant(target.attr), at), self.place(target)
-            return [_at(ast.Expr(self.call(target, accesses.store, value, *parts)), at)]
+            parts = self.expression(target.value), at_place(ast.Constant(target.attr), at), self.place(target)
+            return [at_place(ast.Expr(self.call(target, accesses.store, value, *parts)), at)]
         new, unpack = self.target(target)
-        return [_at(ast.Assign([new], value), at), *unpack]
+        return [at_place(ast.Assign([new], value), at), *unpack]
 
     def target(self, target: ast.expr) -> tuple[ast.expr, list[ast.stmt]]:
         """Return a target made of plain names, and the statements that bring their values where they belong."""
@@ -298,26 +311,26 @@ class Writer:
             return target, []
         if isinstance(target, ast.Tuple):
             parts = [self.target(t) for t in target.elts]
-            names_ = _at(ast.Tuple([p[0] for p in parts], ast.Store()), target)
+            names_ = at_place(ast.Tuple([p[0] for p in parts], ast.Store()), target)
             return names_, [s for p in parts for s in p[1]]
         kept = self.new("v")
-        value = _at(ast.Name(kept, ast.Load()), target)
-        statement = _at(ast.Pass(), target)
-        return _at(ast.Name(kept, ast.Store()), target), self.assign(target, value, statement)
+        value = at_place(ast.Name(kept, ast.Load()), target)
+        statement = at_place(ast.Pass(), target)
+        return at_place(ast.Name(kept, ast.Store()), target), self.assign(target, value, statement)
 
     def do_augassign(self, node: ast.AugAssign) -> list[ast.stmt]:
         operate = OPERATORS[type(node.op)]
         if isinstance(node.target, ast.Name):
-            old: ast.expr = _at(ast.Name(node.target.id, ast.Load()), node)
+            old: ast.expr = at_place(ast.Name(node.target.id, ast.Load()), node)
             return self.assign(node.target, self.call(node, operate, old, self.expression(node.value)), node)
         assert isinstance(node.target, (ast.Subscript, ast.Attribute))
         keep, where = self.new("v"), self.new("v")
         index = (
             self.index(node.target.slice)
             if isinstance(node.target, ast.Subscript)
-            else _at(ast.Constant(node.target.attr), node)
+            else at_place(ast.Constant(node.target.attr), node)
         )
-        parts = [_at(ast.Name(n, ast.Load()), node) for n in (keep, where)]
+        parts = [at_place(ast.Name(n, ast.Load()), node) for n in (keep, where)]
         old = self.call(node.target, accesses.load, *parts, self.place(node.target))
         single = self.single(node.op, node.value)
         more = () if single is None else (self.constant(operate), self.constant(single))
@@ -344,10 +357,10 @@ class Writer:
         """Return an expression, rewritten; ``name`` is the variable that it is assigned to."""
         known, value = self.folded(node)
         if known:
-            return _at(self.constant(value), node)
+            return at_place(self.constant(value), node)
         if isinstance(node, ast.Call):
-            return _at(self.of_call(node, name), node)
-        return _at(getattr(self, f"of_{type(node).__name__.lower()}")(node), node)
+            return at_place(self.of_call(node, name), node)
+        return at_place(getattr(self, f"of_{type(node).__name__.lower()}")(node), node)
 
     def folded(self, node: ast.expr) -> tuple[bool, Any]:
         """Return whether an expression is a number known before the run, and the number."""
@@ -412,7 +425,7 @@ class Writer:
             return self.thread(known.name.replace(".", "_"), node)
         value = self.value(node)
         if isinstance(value, np.ndarray):
-            name = _at(ast.Constant(ast.unparse(node)), node)
+            name = at_place(ast.Constant(ast.unparse(node)), node)
             return ast.Call(self.thread("constant", node), [self.constant(value), name], [])
         return self.constant(scalars.literal(value))
 
@@ -466,11 +479,13 @@ class Writer:
             following: ast.expr = value
             if n < len(node.ops) - 1:
                 name = self.new("v")
-                value = _at(ast.NamedExpr(_at(ast.Name(name, ast.Store()), right), value), right)
-                following = _at(ast.Name(name, ast.Load()), right)
+                value = at_place(ast.NamedExpr(at_place(ast.Name(name, ast.Store()), right), value), right)
+                following = at_place(ast.Name(name, ast.Load()), right)
             operate = OPERATORS.get(type(operation))
             tests.append(
-                self.call(node, operate, left, value) if operate else _at(ast.Compare(left, [operation], [value]), node)
+                self.call(node, operate, left, value)
+                if operate
+                else at_place(ast.Compare(left, [operation], [value]), node)
             )
             left = following
         return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
@@ -522,9 +537,9 @@ class Writer:
         """Return the call of a function that is rewritten as well."""
         alias = self.new("device")
         self.devices[alias] = target
-        hidden: list[ast.expr] = [_at(ast.Name("__t", ast.Load()), node)]
+        hidden: list[ast.expr] = [at_place(ast.Name("__t", ast.Load()), node)]
         hidden += [self.place(node)] if stands_in(target) else []
-        return _at(ast.Call(_at(ast.Name(alias, ast.Load()), node), [*hidden, *arguments], keywords), node)
+        return at_place(ast.Call(at_place(ast.Name(alias, ast.Load()), node), [*hidden, *arguments], keywords), node)
 
     def call_libdevice(self, node: ast.Call, name: str, _: Any, __: str | None) -> ast.expr:
         from nanoeuler.simt.functions import libdevice  # takes long to import, and few kernels need it
@@ -568,7 +583,7 @@ class Writer:
             return self.atomic(node, name.removeprefix("atomic."))
         if name in names.FENCES:
             device = ast.Constant(name != "threadfence_block")
-            return ast.Call(self.thread("fence", node), [_at(device, node)], [])
+            return ast.Call(self.thread("fence", node), [at_place(device, node)], [])
         if name in names.CACHE_LOADS:
             return self.call(node, accesses.load, *self.arguments(node), self.place(node))
         if name in names.CACHE_STORES:
@@ -584,7 +599,7 @@ class Writer:
         """Return the yield of a thread that waits: what for, where, and with which operands."""
         spot: Any = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         parts = [ast.Constant(operation), self.place(node), ast.Constant(spot), ast.Tuple(arguments, ast.Load())]
-        return _at(ast.Yield(_at(ast.Tuple([_at(p, node) for p in parts], ast.Load()), node)), node)
+        return at_place(ast.Yield(at_place(ast.Tuple([at_place(p, node) for p in parts], ast.Load()), node)), node)
 
     def array(self, node: ast.Call, name: str, variable: str | None) -> ast.expr:
         if name == "const.array_like":
@@ -608,7 +623,7 @@ class Writer:
             arguments.insert(1, self.constant(np.int64(0)))
         if name in ("cas", "compare_and_swap"):
             return self.call(node, accesses.swap, *arguments, self.place(node))
-        return self.call(node, accesses.atomic, _at(ast.Constant(name), node), *arguments, self.place(node))
+        return self.call(node, accesses.atomic, at_place(ast.Constant(name), node), *arguments, self.place(node))
 
 
 OWN_BUILTINS: dict[Any, Callable] = {
@@ -626,6 +641,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, complex, np.number, np.bool_))
 
 
-def _at(node: Any, where: ast.AST) -> Any:
+def at_place(node: Any, where: ast.AST) -> Any:
     """Return ``node`` at the place of ``where``, unless it has one."""
     return node if hasattr(node, "lineno") else ast.copy_location(node, where)

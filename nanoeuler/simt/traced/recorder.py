@@ -1,0 +1,426 @@
+"""What a traced launch writes down while it runs: accesses, waits, arithmetic, and which lanes came where.
+
+A thread's way through a kernel is told by *executions* of basic blocks: the body of a loop in its third round, inside
+the second call of a function, is one execution, whichever thread comes there. Lanes of a warp that are in the same
+execution are those that a GPU runs together, if lanes that part at a branch meet again behind it. So the lanes of one
+*warp instruction* are those with the same execution and the same place in the source, though here they came there one
+after the other.
+
+Records are kept in NumPy arrays, about 40 bytes for each access, and their number is limited.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nanoeuler.errors import UserError
+from nanoeuler.simt.checked.block import Block, Body, Thread
+from nanoeuler.simt.checked.memory import View
+from nanoeuler.simt.checked.races import READS, UPDATES, WRITES, Place
+
+READ, WRITE, ATOMIC = 0, 1, 2  # what an access does
+KINDS = {READS: READ, WRITES: WRITE, UPDATES: ATOMIC}
+_FIELDS = {
+    **{"block": "u4", "thread": "u4", "execution": "u4", "instruction": "u4", "array": "u2"},
+    **{"kind": "u1", "dtype": "u1", "offset": "i8", "bits": "u8"},
+}
+ACCESS = np.dtype(list(_FIELDS.items()))
+VISIT = np.dtype([("block", "u4"), ("thread", "u4"), ("execution", "u4")])
+CHUNK = 1 << 15  # records that are kept as Python objects before they become an array
+ALIGNMENT = 256  # where cudaMalloc's memory starts (CUDA C++ Programming Guide, "Device Memory Accesses")
+
+
+class TooLongError(UserError):
+    """A trace has become longer than was allowed."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A place in the source where memory is accessed or a thread waits; ``order`` is its turn in its function."""
+
+    number: int
+    file: str
+    line: int
+    column: int
+    text: str  # as it stands in the source: ``tile[row, k]``
+    order: int
+    block: int  # the basic block that it is part of
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a basic block; of a compound one only its head counts."""
+
+    line: int
+    order: int
+
+
+@dataclass
+class BasicBlock:
+    """Statements that run one after the other: nothing branches between them, but for conditional expressions."""
+
+    number: int
+    file: str
+    function: str
+    kind: str  # "kernel", "call", "function", "if", "else", "loop", "test", "after"
+    order: int  # its turn among what is in the block around it
+    statements: list[Statement] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TracedArray:
+    """An array that a kernel was given, or made.
+
+    ``lead`` is the offset in bytes of its first element in its memory, that of (i, j) lies at ``lead + i * strides[0] +
+    j * strides[1]``. Arrays with the same ``memory`` may overlap. The memory itself starts ``past`` bytes behind a
+    multiple of 256: behind 0 but where a launch is given a slice, ``x[1:]``.
+    """
+
+    number: int
+    name: str
+    scope: str  # "global", "shared", "local", "constant"
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+    lead: int
+    memory: int
+    past: int
+    initial: np.ndarray | None = field(repr=False)  # a global array's contents before the launch
+
+    def index(self, offsets: np.ndarray) -> np.ndarray:
+        """Return the index of the elements at ``offsets`` (n,) int64, as (n, axes) int64."""
+        rest = np.asarray(offsets, np.int64) - self.lead
+        found = np.zeros((len(rest), len(self.shape)), np.int64)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
+            size, step = self.shape[axis], self.strides[axis]
+            if step == 0 or size <= 1:
+                continue
+            if step < 0:  # counted from the far end, which comes first in memory
+                rest = rest - (size - 1) * step
+                found[:, axis] = size - 1 - rest // -step
+                rest %= -step
+            else:
+                found[:, axis] = rest // step
+                rest = rest % step
+        return found
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thread at a barrier or a warp operation. ``phase`` counts the block's barriers before it."""
+
+    block: int
+    thread: int
+    execution: int
+    instruction: int
+    operation: str
+    phase: int
+    passed: bool  # False where it waited in vain
+    given: Any = None  # what it put into a shuffle or vote
+    got: Any = None
+    source: int | None = None  # the lane that a shuffle read from
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What a thread assigned to a local variable."""
+
+    block: int
+    thread: int
+    execution: int
+    order: int
+    name: str
+    value: Any
+
+
+class InstructionPlace(tuple):
+    """File and line of an instruction, equal to those of any other, with its number; -1 where it is not recorded."""
+
+    number: int
+
+
+class TracedThread(Thread):
+    """A thread that knows in which execution it is."""
+
+    def __init__(self, block: "TracedBlock", number: int) -> None:
+        super().__init__(block, number)
+        self.recorder = block.recorder
+        self.chosen = block.recorder.chosen(number)
+        self.execution = 0
+        self.callers: list[int] = []
+
+    def enter(self, block: int, parent: int, turn: int) -> int:
+        """Begin a basic block, in round ``turn`` of a loop; return the execution, which is never 0."""
+        recorder = self.recorder
+        key = parent, block, turn
+        self.execution = number = recorder.executions.get(key) or recorder.execution(key)
+        recorder.visits.append((self.number, number))
+        return number
+
+    def into(self, block: int, arguments: tuple) -> tuple:
+        """Begin a call; return its arguments."""
+        self.callers.append(self.execution)
+        self.enter(block, self.execution, 0)
+        return arguments
+
+    def left(self, value: Any) -> Any:
+        """End a call; return its result."""
+        self.execution = self.callers.pop()
+        return value
+
+    def assigned(self, order: int, name: str, value: Any) -> None:
+        """Take down what a variable is now."""
+        shown = value if not isinstance(value, View) else f"{value.name}: {value.dtype}{list(value.sizes)}"
+        self.recorder.variable(Variable(self.block.number, self.number, self.execution, order, name, shown))
+
+
+class TracedBlock(Block):
+    """A block whose chosen threads are recorded."""
+
+    recorder: "Recorder"
+
+    def __init__(self, launch: Any, number: int, phase: int, monitor: Any, *more: Any) -> None:
+        self.recorder = monitor.recorder
+        self.start = phase
+        super().__init__(launch, number, phase, monitor, *more)
+
+    def thread(self, number: int) -> Thread:
+        """Return one of the block's threads, before its start."""
+        return TracedThread(self, number)
+
+    def run(self, body: Body, arguments: tuple, blocks: bool) -> int:
+        """Run all threads to their end, and keep what was recorded even where the launch ends in a fault."""
+        self.recorder.begin(self.number)
+        try:
+            return super().run(body, arguments, blocks)
+        finally:
+            for thread in self.alive:
+                if thread.waits is not None:
+                    self.note(thread, passed=False)
+            self.recorder.flush()
+
+    def step(self, thread: Thread, go: Callable[[Thread], Any]) -> Any:
+        """Let one thread run until it waits or ends."""
+        assert isinstance(thread, TracedThread)
+        self.recorder.current = thread if thread.chosen else None
+        try:
+            return super().step(thread, go)
+        finally:
+            self.recorder.current = None
+
+    def pass_barrier(self) -> None:
+        """Let all threads pass the barrier at which they stand."""
+        waiting = [(thread, thread.waits) for thread in self.alive]
+        super().pass_barrier()
+        for thread, wait in waiting:
+            self.note(thread, wait=wait, phase=self.phase - 1, got=thread.reply)
+
+    def exchange(self, group: list[Thread]) -> None:
+        """Do one warp operation."""
+        waiting = [(thread, thread.waits) for thread in group]
+        super().exchange(group)
+        for thread, wait in waiting:
+            self.note(thread, wait=wait, got=thread.reply)
+
+    def note(
+        self, thread: Any, *, wait: Any = None, passed: bool = True, phase: int | None = None, got: Any = None
+    ) -> None:
+        """Take down a wait of one thread: the one that it is at, or ``wait``."""
+        operation, place, _, operands = wait or thread.waits
+        if not thread.chosen or getattr(place, "number", -1) < 0 or operation == "pause":
+            return
+        given = operands[-2] if operation.startswith("shfl") else operands[-1] if operands else None
+        source = _source(operation, thread.lane, operands) if operation.startswith("shfl") else None
+        phase = (self.phase if phase is None else phase) - self.start
+        self.recorder.wait(
+            Wait(
+                self.number, thread.number, thread.execution, place.number, operation, phase, passed, given, got, source
+            )
+        )
+
+
+def _source(operation: str, lane: int, operands: tuple) -> int:
+    """Return the lane that a shuffle reads from: the lane's own number where it would be outside (PTX ISA, shfl)."""
+    by = int(operands[-1]) & 31
+    origin = {"shfl_sync": by, "shfl_up_sync": lane - by, "shfl_down_sync": lane + by, "shfl_xor_sync": lane ^ by}
+    found = origin[operation]
+    return found if 0 <= found < 32 else lane
+
+
+class Recorder:
+    """Takes down one launch. ``blocks`` and ``warps`` are numbers, ``lines`` of the kernel's file; None: all."""
+
+    block = TracedBlock
+
+    def __init__(
+        self,
+        blocks: frozenset[int] | None = None,
+        warps: frozenset[int] | None = None,
+        lines: frozenset[int] | None = None,
+        *,
+        variables: bool = False,
+        limit: int = 4_000_000,
+    ) -> None:
+        self.blocks, self.warps, self.lines, self.variables, self.limit = blocks, warps, lines, variables, limit
+        self.instructions: list[Instruction] = []
+        self.basic_blocks: list[BasicBlock] = []
+        self.executions: dict[tuple[int, int, int], int] = {}
+        self.arrays: list[TracedArray] = []
+        self.operations: dict[tuple[str, int, str], dict[type, int]] = defaultdict(
+            lambda: defaultdict(int)
+        )  # file, line, name
+        self.waits: list[Wait] = []
+        self.assigned: list[Variable] = []
+        self.visits: list[tuple[int, int]] = []
+        self.current: TracedThread | None = None
+        self.dtypes: list[np.dtype] = []
+        self.chunks: list[np.ndarray] = []
+        self.visit_chunks: list[np.ndarray] = []
+        self.count = self.running = 0
+        self._known: dict[tuple, int] = {}
+        self._memories: dict[int, int] = {}
+        self._buffer: list[tuple] = []  # thread, execution, instruction, array, action, offset, value
+
+    # What is recorded
+
+    def wants(self, block: int) -> bool:
+        """Whether a block of the launch is to run."""
+        return self.blocks is None or block in self.blocks
+
+    def chosen(self, thread: int) -> bool:
+        """Whether a thread of a block is recorded."""
+        return self.warps is None or thread // 32 in self.warps
+
+    def watching(self, source: Any, casts: Any, plain: Body) -> Body:
+        """Return the body of a kernel: recorded for chosen threads, and ``plain`` for the others."""
+        from nanoeuler.simt.checked.translate import made
+        from nanoeuler.simt.traced.translate import TracedWriter
+
+        traced = made(source, casts, {}, lambda source, casts: TracedWriter(source, casts, self))
+
+        def body(thread: Any, *arguments: Any) -> Any:
+            return (traced if thread.chosen else plain)(thread, *arguments)
+
+        return body
+
+    # Records
+
+    def begin(self, block: int) -> None:
+        """Begin a block of the launch."""
+        self.running = block
+
+    def execution(self, key: tuple[int, int, int]) -> int:
+        """Return the number of an execution (parent, basic block, round) that no thread has come to before."""
+        self.executions[key] = number = len(self.executions) + 1
+        if len(self.visits) > CHUNK:
+            self.flush()
+        return number
+
+    def access(self, view: View, offset: int, place: Place, action: str, value: Any) -> None:
+        """Take down an access of the running thread."""
+        thread = self.current
+        if thread is None:
+            return
+        number = getattr(place, "number", -1)
+        if number >= 0:
+            self._buffer.append((thread.number, thread.execution, number, view.traced, action, offset, value))
+            if len(self._buffer) >= CHUNK:
+                self.flush()
+
+    def wait(self, wait: Wait) -> None:
+        """Take down a wait."""
+        self.waits.append(wait)
+        self._counted(1)
+
+    def variable(self, variable: Variable) -> None:
+        """Take down an assignment."""
+        self.assigned.append(variable)
+        self._counted(1)
+
+    def _counted(self, more: int) -> None:
+        self.count += more
+        if self.count > self.limit:
+            raise TooLongError(
+                f"the trace has more than {self.limit:,} records: choose less of the launch (blocks=, warps=, lines=), "
+                "give smaller arrays, or raise limit="
+            )
+
+    def flush(self) -> None:
+        """Make arrays of what was taken down last."""
+        self._counted(len(self._buffer) + len(self.visits))
+        if self._buffer:
+            thread, execution, instruction, array, action, offset, values = zip(*self._buffer, strict=True)
+            self._buffer.clear()
+            chunk = np.empty(len(thread), ACCESS)
+            chunk["block"] = self.running
+            chunk["thread"], chunk["execution"], chunk["instruction"], chunk["array"] = (
+                thread,
+                execution,
+                instruction,
+                array,
+            )
+            chunk["kind"], chunk["offset"] = [KINDS[a] for a in action], offset
+            chunk["dtype"], chunk["bits"] = self._encoded(values)
+            self.chunks.append(chunk)
+        if self.visits:
+            chunk = np.empty(len(self.visits), VISIT)
+            chunk["block"] = self.running
+            chunk["thread"], chunk["execution"] = zip(*self.visits, strict=True)
+            self.visits.clear()
+            self.visit_chunks.append(chunk)
+
+    def _encoded(self, values: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """Return the types of values, as numbers, and their bits; a complex128 is kept as a complex64."""
+        kinds = [np.dtype(type(v)) for v in values]
+        codes, bits = np.empty(len(values), np.uint8), np.zeros(len(values), np.uint64)
+        for dtype in set(kinds):
+            at = [n for n, kind in enumerate(kinds) if kind == dtype]
+            kept = np.dtype(np.complex64) if dtype == np.complex128 else dtype
+            if kept not in self.dtypes:
+                self.dtypes.append(kept)
+            codes[at] = self.dtypes.index(kept)
+            bits[at] = np.array([values[n] for n in at], kept).view(f"u{kept.itemsize}")
+        return codes, bits
+
+    # What is known before the run
+
+    def array(self, view: View) -> int:
+        """Return the number of an array; those that threads or blocks make at one place have one."""
+        root = view.root
+        scope = "constant" if view.constant else "local" if root.private else root.scope
+        given = scope == "global"
+        shape = view.sizes, view.steps, view.array.dtype
+        key = view.name, scope, *shape, view.offset, id(root) if given else 0
+        if key not in self._known:
+            number = self._known[key] = len(self.arrays)
+            memory = self._memories.setdefault(id(root) if given else -1 - number, len(self._memories))
+            past = _past_alignment(view.array, root.address) if given else 0
+            initial = view.array.copy() if scope in ("global", "constant") else None
+            self.arrays.append(TracedArray(number, view.name, scope, *shape, view.offset, memory, past, initial))
+        return self._known[key]
+
+    def instruction(self, file: str, line: int, column: int, text: str, order: int, block: int) -> InstructionPlace:
+        """Return the place of a new instruction, as the translated kernel hands it on."""
+        place = InstructionPlace((file, line))
+        place.number = -1
+        if self.lines is None or line in self.lines:
+            place.number = len(self.instructions)
+            self.instructions.append(Instruction(place.number, file, line, column, text, order, block))
+        return place
+
+    def basic_block(self, file: str, function: str, kind: str, order: int) -> BasicBlock:
+        """Return a new basic block."""
+        made = BasicBlock(len(self.basic_blocks), file, function, kind, order)
+        self.basic_blocks.append(made)
+        return made
+
+
+def _past_alignment(array: np.ndarray, address: int) -> int:
+    """Return how far an ``address`` in an array is behind a multiple of 256 bytes, where its owner starts at one."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return (address - owner.__array_interface__["data"][0]) % ALIGNMENT
