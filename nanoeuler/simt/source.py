@@ -25,7 +25,7 @@ from nanoeuler.errors import nearest
 from nanoeuler.simt import names
 from nanoeuler.simt.faults import UnsupportedError
 
-Kind = Literal["cuda", "device", "libdevice", "cast", "vector", "python"]
+Kind = Literal["cuda", "device", "libdevice", "cast", "vector", "python", "breakpoint"]
 
 
 @dataclass(frozen=True)
@@ -333,6 +333,8 @@ class _Resolver:
             raise unsupported(node, self.file, f"'{spelled}'", "use cuda.local.array or cuda.shared.array")
         if isinstance(value, np.ufunc) or getattr(value, "__module__", "") in ("math", "numpy", "operator", "cmath"):
             return Meaning("python", spelled, value)
+        if value is builtins.breakpoint:
+            return Meaning("breakpoint", spelled)
         if builtin is value:
             if builtin.__name__ not in BUILTINS:
                 raise unsupported(node, self.file, f"the builtin '{spelled}'", "Numba's CUDA kernels do not have it")

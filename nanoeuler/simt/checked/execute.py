@@ -15,7 +15,7 @@ import numpy as np
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt import faults, names
-from nanoeuler.simt.checked import memory, scalars
+from nanoeuler.simt.checked import debugger, memory, scalars
 from nanoeuler.simt.checked.block import KERNEL, Block, Body
 from nanoeuler.simt.checked.races import Monitor, Place, Stopped
 from nanoeuler.simt.checked.scalars import UntypedError
@@ -105,6 +105,7 @@ def _run(body: Body, blocks: bool, monitor: Monitor, arguments: tuple, block_don
                 phase = block(launch, number, phase, monitor, generator, constants).run(body, arguments, blocks)
                 block_done()
     finally:
+        debugger.leave()
         monitor.settle(shared=False)
 
 

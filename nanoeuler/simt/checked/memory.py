@@ -170,6 +170,16 @@ class View:
     def __len__(self) -> int:
         return self.sizes[0]
 
+    # For the debugger: what a translated kernel reads goes through ``accesses``
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.array[index]
+
+    __iter__ = None  # a loop is watched (accesses.elements), or refused
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}{list(self.sizes)}\n{self.array}"
+
     def like(self, array: np.ndarray) -> "View":
         """Return ``array``, which lies in the same memory, as a view."""
         view = View(self.root, array, self.name, self.constant)
@@ -331,7 +341,9 @@ def wrap_arguments(monitor: Monitor, arguments: dict[str, Any]) -> dict[str, Any
             start, written = (low, None) if owner is None else (_address(owner), _Written(owner))
             root, end = Root(monitor, start, GLOBAL_ALIGNMENT, written, "global"), high
         end = max(end, high)
-        views[name] = traced(View(root, arrays[name].view(np.ndarray), name))
+        views[name] = View(root, arrays[name].view(np.ndarray), name)
+    for name in arrays:  # in the order of the parameters
+        traced(views[name])
     return {name: _with_views(name, value, views) for name, value in arguments.items()}
 
 

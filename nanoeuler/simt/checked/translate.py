@@ -16,7 +16,7 @@ import numpy as np
 from numba.core import types
 
 from nanoeuler.simt import faults, names
-from nanoeuler.simt.checked import accesses, functions, memory, scalars
+from nanoeuler.simt.checked import accesses, debugger, functions, memory, scalars
 from nanoeuler.simt.checked.block import ENDLESS, KERNEL, PAUSE, Ended, Thread
 from nanoeuler.simt.checked.operators import OPERATORS
 from nanoeuler.simt.checked.races import Place
@@ -137,7 +137,8 @@ class Writer:
     def __init__(self, source: Source, casts: Casts | None = None) -> None:
         self.source, self.casts = source, casts or {}
         self.stands_in = stands_in(source.function)
-        self.namespace: dict[str, Any] = {KERNEL: not self.stands_in, "__builtins__": builtins}
+        self.namespace: dict[str, Any] = debugger.names_at_the_prompt(source)
+        self.namespace |= {KERNEL: not self.stands_in, "__builtins__": builtins}
         self.devices: dict[str, FunctionType] = {}
         self.locals_made: list[str] = []
         self.count = 0
@@ -209,7 +210,7 @@ class Writer:
         made = ast.parse(f"def {tree.name}(): pass").body[0]  # with all fields that this version of Python has
         assert isinstance(made, ast.FunctionDef)
         made.args, made.body = arguments, [*start, *body] or [ast.Pass()]
-        return at_place(made, tree)
+        return ast.copy_location(made, tree)
 
     def body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         """Return statements, rewritten."""
@@ -231,6 +232,11 @@ class Writer:
     def do_expr(self, node: ast.Expr) -> ast.stmt:
         if isinstance(node.value, ast.Constant):
             return ast.Pass()
+        known = meaning(node.value.func) if isinstance(node.value, ast.Call) else None
+        if known is not None and known.kind == "breakpoint":
+            stopped = self.call(node, debugger.stop, ast.Name("__t", ast.Load()))
+            hook = at_place(ast.Call(ast.Name("breakpoint", ast.Load()), [], []), node)
+            return ast.Expr(ast.BoolOp(ast.Or(), [stopped, hook]))
         return ast.Expr(self.expression(node.value))
 
     def do_return(self, node: ast.Return) -> ast.stmt:
@@ -554,6 +560,9 @@ class Writer:
         called = self.invoke(node, python_function(emulation.function), arguments, [])
         returns = self.constant(tuple(getattr(types, kind) for kind in emulation.returns))
         return self.call(node, returned, called, returns)
+
+    def call_breakpoint(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
+        raise unsupported(node, self.source.file, "breakpoint() within an expression", "give it a line of its own")
 
     def call_cast(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
         scalar = scalars.SCALARS.get(target)

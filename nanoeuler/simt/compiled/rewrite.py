@@ -420,6 +420,10 @@ class _Rewriter(ast.NodeTransformer):
             return _call("__smaller" if known.target is min else "__larger", node.args, node)
         return ast.fix_missing_locations(node)
 
+    def call_breakpoint(self, node: ast.Call, known: Meaning) -> ast.expr:
+        instead = 'native code does not stop: use simt.run(..., executor="checked"), simt.trace or simt.step'
+        raise unsupported(node, self.source.file, "breakpoint()", instead)
+
     def call_cast(self, node: ast.Call, known: Meaning) -> ast.expr:
         """A cast to a number type: the NumPy type of it, since Numba asks for one before ``.view``."""
         name = f"__type_{known.target}"

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from nanoeuler.errors import UserError
 from nanoeuler.simt.arguments import bound
 from nanoeuler.simt.checked.execute import collect_faults
@@ -53,6 +55,8 @@ def trace(
     """
     if not isinstance(args, (tuple, list)):
         raise UserError(f"args is {type(args).__name__}: give a tuple of the kernel's arguments, (x,) for a single one")
+    if limit < 1:
+        raise UserError(f"limit {limit}: give the number of records that a trace may have, 1 or more")
     launch = launch_shape(grid, block, shared_bytes, order, seed)
     given = bound(python_function(kernel), tuple(args))
     source = read(kernel)
@@ -71,7 +75,8 @@ def _blocks(chosen: Any, launch: Launch) -> frozenset[int] | None:
 def _block(index: Any, launch: Launch) -> int:
     given = tuple(index) if isinstance(index, (tuple, list)) else (index,)
     x, y, z = (*given, 0, 0, 0)[:3]
-    if len(given) > 3 or not all(0 <= i < n for i, n in zip((x, y, z), launch.grid, strict=True)):
+    whole = all(isinstance(i, (int, np.integer)) for i in given)
+    if not whole or len(given) > 3 or not all(0 <= i < n for i, n in zip((x, y, z), launch.grid, strict=True)):
         raise UserError(f"block {index} is not in the grid {launch.grid}: its indices are counted from 0")
     return x + launch.grid[0] * (y + launch.grid[1] * z)
 

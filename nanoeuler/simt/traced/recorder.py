@@ -93,18 +93,14 @@ class TracedArray:
     def index(self, offsets: np.ndarray) -> np.ndarray:
         """Return the index of the elements at ``offsets`` (n,) int64, as (n, axes) int64."""
         rest = np.asarray(offsets, np.int64) - self.lead
+        rest -= sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True) if step < 0)
         found = np.zeros((len(rest), len(self.shape)), np.int64)
         for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
             size, step = self.shape[axis], self.strides[axis]
             if step == 0 or size <= 1:
                 continue
-            if step < 0:  # counted from the far end, which comes first in memory
-                rest = rest - (size - 1) * step
-                found[:, axis] = size - 1 - rest // -step
-                rest %= -step
-            else:
-                found[:, axis] = rest // step
-                rest = rest % step
+            steps, rest = np.divmod(rest, abs(step))
+            found[:, axis] = steps if step > 0 else size - 1 - steps  # its far end comes first in memory
         return found
 
 

@@ -58,7 +58,7 @@ class TracedWriter(Writer):
             return super().function()
         tree = self.source.tree
         start = [self.begin(tree, "function", self.turn(), self.thread("execution", tree), ast.Constant(0))]
-        parameters = [ast.Name(a.arg, ast.Load()) for a in (*tree.args.posonlyargs, *tree.args.args)]
+        parameters = [ast.Name(a.arg, ast.Store()) for a in (*tree.args.posonlyargs, *tree.args.args)]
         start += self.noted(tree, *parameters)
         made = super().function()
         made.body = [*start, *made.body]
@@ -234,18 +234,17 @@ class TracedWriter(Writer):
         """Return the statements that take down what the variables of ``targets`` are now."""
         if self.stands_in or not self.recorder.variables:
             return []
-        names = [
-            n.id
-            for target in targets
-            for n in ast.walk(target)
-            if isinstance(n, ast.Name) and n.id in self.source.locals
-        ]
         made = []
-        for name in dict.fromkeys(names):
+        for name in dict.fromkeys(name for target in targets for name in _assigned(target)):
             parts = [ast.Constant(self.turn()), ast.Constant(name), ast.Name(name, ast.Load())]
             call = ast.Call(self.thread("assigned", at), [at_place(p, at) for p in parts], [])
             made.append(at_place(ast.Expr(at_place(call, at)), at))
         return made
+
+
+def _assigned(target: ast.AST) -> list[str]:
+    """Return the variables that an assignment to ``target`` changes."""
+    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
 
 
 def _itself(value: Any) -> Any:

@@ -1,0 +1,72 @@
+"""``breakpoint()`` in a kernel: Python's debugger stops there, in the thread that came to it.
+
+A translated kernel has its own file's lines and its variables by their own names, so that the debugger shows it as
+written. ``n`` steps to the thread's next line, over a barrier too: the other threads run meanwhile, and stop at
+breakpoints of their own. ``p tile[2, 3]`` shows memory as it is now, without being recorded as an access.
+"""
+
+import os
+import pdb
+import sys
+from typing import Any
+
+from nanoeuler.simt import names
+from nanoeuler.simt.source import Source
+
+SKIPPED = ["nanoeuler.simt.*", "numpy.*"]  # what `s` does not step into
+
+
+def stop(thread: Any) -> bool:
+    """Say which thread it is, and stop in its frame, the caller's; False where another debugger is to be called.
+
+    ``sys.breakpointhook`` and ``PYTHONBREAKPOINT`` count as they do anywhere (PEP 553).
+    """
+    chosen = os.environ.get("PYTHONBREAKPOINT", "")
+    if chosen == "0" and sys.breakpointhook is sys.__breakpointhook__:
+        return True
+    where = f"block {thread.block.position}, thread {_index(thread, 'threadIdx')}"
+    print(f"kernel {thread.block.monitor.kernel}, {where}", file=sys.stderr)
+    if chosen or sys.breakpointhook is not sys.__breakpointhook__:
+        return False
+    pdb.Pdb(skip=SKIPPED).set_trace(sys._getframe(1))
+    return True
+
+
+def leave() -> None:
+    """End the stepping of a debugger that was opened in a kernel, as the launch has ended."""
+    tracing = getattr(sys.gettrace(), "__self__", None)
+    if isinstance(tracing, pdb.Pdb) and tracing.skip == set(SKIPPED):
+        sys.settrace(None)
+
+
+# What names mean at the prompt --------------------------------------------------------------------------------------
+
+
+def names_at_the_prompt(source: Source) -> dict[str, Any]:
+    """Return the global names of a function, for the globals of its translation."""
+    known = {**source.function.__globals__, **source.namespace}
+    return {name: Cuda() if names.cuda_name(value) == "" else value for name, value in known.items()}
+
+
+class Index(tuple):
+    """One of CUDA's indices: ``cuda.threadIdx.x``."""
+
+    x = property(lambda self: self[0])
+    y = property(lambda self: self[1])
+    z = property(lambda self: self[2])
+
+
+class Cuda:
+    """What ``cuda`` is: what the thread that has stopped would be told."""
+
+    def __getattr__(self, name: str) -> Any:
+        thread = sys._getframe(1).f_locals.get("__t")
+        if name in ("threadIdx", "blockIdx", "blockDim", "gridDim") and thread is not None:
+            return _index(thread, name)
+        if name in ("grid", "gridsize", "laneid", "warpsize") and thread is not None:
+            return getattr(thread, name)
+        raise AttributeError(f"cuda.{name} means nothing at this prompt")
+
+
+def _index(thread: Any, name: str) -> Index:
+    return Index(int(getattr(thread, f"{name}_{axis}")) for axis in "xyz")

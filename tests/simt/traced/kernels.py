@@ -1,0 +1,155 @@
+"""Kernels that the tests of traces run; what each does is plain from its lines."""
+
+import numpy as np
+from numba import cuda, float32, int32
+
+TILE = 4
+TABLE = np.array([1, 10], np.float32)
+
+
+@cuda.jit
+def copy(out, x):
+    """Copy, with a guard."""
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i]
+
+
+@cuda.jit
+def product(c, a, b):
+    """A matrix product by square tiles of TILE."""
+    ta = cuda.shared.array((TILE, TILE), float32)
+    tb = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    row = cuda.blockIdx.y * TILE + ty
+    column = cuda.blockIdx.x * TILE + tx
+    total = float32(0)
+    for start in range(0, a.shape[1], TILE):
+        ta[ty, tx] = a[row, start + tx]
+        tb[ty, tx] = b[start + ty, column]
+        cuda.syncthreads()
+        for k in range(TILE):
+            total += ta[ty, k] * tb[k, tx]
+        cuda.syncthreads()
+    c[row, column] = total
+
+
+@cuda.jit(device=True)
+def clipped(x, i):
+    """Return early for some lanes."""
+    if x[i] > float32(3):
+        return float32(3)
+    return x[i]
+
+
+@cuda.jit
+def ways(out, x):
+    """Branches, a ``while``, a device function called twice on a line, an early end, an atomic."""
+    i = cuda.threadIdx.x
+    if i >= x.size:
+        return
+    n = int32(0)
+    while n < i % 3:
+        out[i] += float32(1)
+        n += 1
+    if i % 2 == 0:
+        out[i] += clipped(x, i) * clipped(x, 0)
+    else:
+        cuda.atomic.add(out, x.size, float32(1))
+
+
+@cuda.jit
+def leaving(out, x):
+    """Loops that lanes leave, or go on with, at different rounds."""
+    i = cuda.threadIdx.x
+    for k in range(4):
+        if k == i:
+            continue
+        if k > i:
+            break
+        out[i, k] = x[k]
+    out[i, 4] = x[4]
+
+
+@cuda.jit
+def rows(out, starts, x):
+    """A loop whose bounds are loaded: sums of rows of a sparse matrix."""
+    i = cuda.threadIdx.x
+    total = float32(0)
+    for k in range(starts[i], starts[i + 1]):
+        total += x[k]
+    out[i] = total
+
+
+@cuda.jit
+def exchanged(out, x):
+    """A sum over the warp by shuffles, and a vote."""
+    i = cuda.threadIdx.x
+    value = x[i]
+    step = 16
+    while step > 0:
+        value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
+        step //= 2
+    if cuda.any_sync(0xFFFFFFFF, i == 7):
+        out[i] = value
+
+
+@cuda.jit
+def unordered(out):
+    """A race: the barrier is missing."""
+    s = cuda.shared.array(64, float32)
+    i = cuda.threadIdx.x
+    s[i] = float32(i)
+    out[i] = s[63 - i]
+
+
+@cuda.jit
+def parted(out):
+    """A barrier that some threads never come to."""
+    i = cuda.threadIdx.x
+    out[i] = float32(1)
+    if i < 3:
+        cuda.syncthreads()
+    out[i] = float32(2)
+
+
+@cuda.jit
+def sliced(out, x):
+    """Whole rows at once: several elements by one instruction of a thread."""
+    i = cuda.threadIdx.x
+    row = cuda.local.array(3, float32)
+    for k in range(3):
+        row[k] = x[i, k]
+    out[i, :] = row[:]
+
+
+@cuda.jit
+def fields(out, points):
+    """Fields of records."""
+    i = cuda.threadIdx.x
+    out[i] = points[i].x + points[i].y
+
+
+@cuda.jit
+def nothing(x):
+    """No access at all."""
+    x.size  # noqa: B018
+
+
+@cuda.jit
+def arithmetic(out, x):
+    """One of each kind that is counted."""
+    i = cuda.threadIdx.x
+    a = x[i] * x[i] + x[i] / float32(2) - float32(1)
+    b = cuda.fma(a, a, a)
+    n = i * 3 + 1
+    if a < b:
+        out[i] = max(a, b) + float32(n)
+
+
+@cuda.jit
+def scaled_by_table(out, x):
+    """A table that is compiled into the kernel."""
+    i = cuda.threadIdx.x
+    out[i] = x[i] * TABLE[i % 2]
