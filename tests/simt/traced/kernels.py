@@ -153,3 +153,37 @@ def scaled_by_table(out, x):
     """A table that is compiled into the kernel."""
     i = cuda.threadIdx.x
     out[i] = x[i] * TABLE[i % 2]
+
+
+@cuda.jit
+def reversed_rows(out, x):
+    """Turn 64 elements round through shared memory."""
+    s = cuda.shared.array(64, float32)
+    i = cuda.threadIdx.x
+    s[i] = x[i]
+    cuda.syncthreads()
+    out[i] = s[63 - i]
+
+
+@cuda.jit
+def strided(out, x):
+    """Touch every fifth element."""
+    i = cuda.threadIdx.x * 5
+    out[i] = x[i]
+
+
+@cuda.jit
+def columns(out, x):
+    """Sum rows, a thread each: its lanes read down a column."""
+    i = cuda.threadIdx.x
+    total = float32(0)
+    for k in range(x.shape[1]):
+        total += x[i, k]
+    out[i] = total
+
+
+@cuda.jit
+def histogram(out, x):
+    """Count numbers into few bins."""
+    i = cuda.threadIdx.x
+    cuda.atomic.add(out, x[i] % out.size, 1)
