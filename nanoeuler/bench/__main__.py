@@ -2,10 +2,10 @@
 
 import sys
 
-from nanoeuler.bench import ops, simt, train
+from nanoeuler.bench import ops, simt, trace, train
 from nanoeuler.errors import UserError, nearest, run_command
 
-COMMANDS = {"ops": ops.main, "simt": simt.main, "train": train.main}
+COMMANDS = {"ops": ops.main, "simt": simt.main, "trace": trace.main, "train": train.main}
 
 
 def main(arguments: list[str]) -> int | None:

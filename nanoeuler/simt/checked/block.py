@@ -71,10 +71,12 @@ class Thread:
         """Return the block's shared array of one place in the source."""
         return self.block.shared_array(site, name, shape, dtype, alignment)
 
-    def local_array(self, made: Any, name: str, shape: Any, dtype: Any, alignment: Any = None) -> memory.View:
+    def local_array(
+        self, made: Any, site: tuple, name: str, shape: Any, dtype: Any, alignment: Any = None
+    ) -> memory.View:
         """Return the array of one place in a function, made when the call first comes there."""
         if made is None:
-            made = memory.fresh(self.block.monitor, shape, dtype, alignment, name, "private")
+            made = memory.fresh(self.block.monitor, shape, dtype, alignment, name, "private", site)
         return made
 
     def constant(self, array: np.ndarray, name: str) -> memory.View:
@@ -341,9 +343,9 @@ class Block:
         if found is None:
             if shape in (0, (0,)):
                 self.dynamic = self.dynamic or memory.dynamic_memory(self.monitor, self.launch.shared_bytes)
-                found = memory.dynamic(*self.dynamic, dtype, name)
+                found = memory.dynamic(*self.dynamic, dtype, name, site)
             else:
-                found = memory.fresh(self.monitor, shape, dtype, alignment, name, "shared")
+                found = memory.fresh(self.monitor, shape, dtype, alignment, name, "shared", site)
                 self.static_bytes += found.array.nbytes
                 check_shared_memory(self.monitor.kernel, self.static_bytes, self.launch.shared_bytes)
             self.shared[site] = found

@@ -392,10 +392,10 @@ class _Written:
         self.flags[span] = True
 
 
-def traced(view: View) -> View:
-    """Return ``view``; where the launch is traced its accesses are recorded from now on."""
+def traced(view: View, site: tuple = ()) -> View:
+    """Return ``view``, made at a ``site`` in the source; where the launch is traced it is recorded from now on."""
     if view.monitor.recorder is not None:
-        view.traced = view.monitor.recorder.array(view)
+        view.traced = view.monitor.recorder.array(view, site)
     return view
 
 
@@ -405,19 +405,19 @@ def constant(monitor: Monitor, array: np.ndarray, name: str) -> View:
     return traced(View(root, array, name, constant=True))
 
 
-def fresh(monitor: Monitor, shape: Any, dtype: Any, alignment: Any, name: str, scope: Scope) -> View:
+def fresh(monitor: Monitor, shape: Any, dtype: Any, alignment: Any, name: str, scope: Scope, site: tuple = ()) -> View:
     """Return a shared array, or a local one, in which nothing has been written."""
     kind = as_dtype(dtype_kind(dtype))
     sizes = tuple(map(_index, shape)) if isinstance(shape, tuple) else (_index(shape),)
     memory = np.full(math.prod(sizes) * kind.itemsize, 0xFF, np.uint8)
     root = Root(monitor, _address(memory), int(alignment or kind.alignment), bytearray(len(memory)), scope)
-    return traced(View(root, memory.view(kind).reshape(sizes), name))
+    return traced(View(root, memory.view(kind).reshape(sizes), name), site)
 
 
-def dynamic(root: Root, memory: np.ndarray, dtype: Any, name: str) -> View:
+def dynamic(root: Root, memory: np.ndarray, dtype: Any, name: str, site: tuple) -> View:
     """Return the block's dynamic shared memory as an array of ``dtype``."""
     kind = as_dtype(dtype_kind(dtype))
-    return traced(View(root, memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind), name))
+    return traced(View(root, memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind), name), site)
 
 
 def dynamic_memory(monitor: Monitor, size: int) -> tuple[Root, np.ndarray]:

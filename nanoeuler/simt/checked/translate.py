@@ -614,15 +614,13 @@ class Writer:
         if name == "const.array_like":
             return self.expression(node.args[0])
         site: Any = self.source.file, node.lineno, node.col_offset
-        shown = variable or ast.unparse(node)
-        if name == "shared.array":
-            first: ast.expr = ast.Constant(site)
-        else:
+        first: list[ast.expr] = [ast.Constant(site), ast.Constant(variable or ast.unparse(node))]
+        if name != "shared.array":
             kept = self.new("local")
             self.locals_made.append(kept)
-            first = ast.Name(kept, ast.Load())
+            first.insert(0, ast.Name(kept, ast.Load()))
         keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
-        arguments = [first, ast.Constant(shown), *(self.expression(a) for a in node.args)]
+        arguments = [*first, *(self.expression(a) for a in node.args)]
         made = ast.Call(self.thread(name.replace(".", "_"), node), arguments, keywords)
         return made if name == "shared.array" else ast.NamedExpr(ast.Name(kept, ast.Store()), made)
 

@@ -270,6 +270,7 @@ class Recorder:
         )  # file, line, name
         self.waits: list[Wait] = []
         self.assigned: list[Variable] = []
+        self.file = ""
         self.visits: list[tuple[int, int]] = []
         self.current: TracedThread | None = None
         self.dtypes: list[np.dtype] = []
@@ -295,6 +296,7 @@ class Recorder:
         from nanoeuler.simt.checked.translate import made
         from nanoeuler.simt.traced.translate import TracedWriter
 
+        self.file = source.file
         traced = made(source, casts, {}, lambda source, casts: TracedWriter(source, casts, self))
 
         def body(thread: Any, *arguments: Any) -> Any:
@@ -369,27 +371,27 @@ class Recorder:
             self.visit_chunks.append(chunk)
 
     def _encoded(self, values: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """Return the types of values, as numbers, and their bits; a complex128 is kept as a complex64."""
+        """Return the types of values, as numbers, and their bits."""
         kinds = [np.dtype(type(v)) for v in values]
         codes, bits = np.empty(len(values), np.uint8), np.zeros(len(values), np.uint64)
         for dtype in set(kinds):
             at = [n for n, kind in enumerate(kinds) if kind == dtype]
-            kept = np.dtype(np.complex64) if dtype == np.complex128 else dtype
-            if kept not in self.dtypes:
-                self.dtypes.append(kept)
-            codes[at] = self.dtypes.index(kept)
+            if dtype not in self.dtypes:
+                self.dtypes.append(dtype)
+            codes[at] = self.dtypes.index(dtype)
+            kept = in_bits(dtype)
             bits[at] = np.array([values[n] for n in at], kept).view(f"u{kept.itemsize}")
         return codes, bits
 
     # What is known before the run
 
-    def array(self, view: View) -> int:
+    def array(self, view: View, site: tuple) -> int:
         """Return the number of an array; those that threads or blocks make at one place have one."""
         root = view.root
         scope = "constant" if view.constant else "local" if root.private else root.scope
         given = scope == "global"
         shape = view.sizes, view.steps, view.array.dtype
-        key = view.name, scope, *shape, view.offset, id(root) if given else 0
+        key = view.name, scope, *shape, view.offset, id(root) if given else site
         if key not in self._known:
             number = self._known[key] = len(self.arrays)
             memory = self._memories.setdefault(id(root) if given else -1 - number, len(self._memories))
@@ -402,7 +404,7 @@ class Recorder:
         """Return the place of a new instruction, as the translated kernel hands it on."""
         place = InstructionPlace((file, line))
         place.number = -1
-        if self.lines is None or line in self.lines:
+        if self.lines is None or (line in self.lines and file == self.file):
             place.number = len(self.instructions)
             self.instructions.append(Instruction(place.number, file, line, column, text, order, block))
         return place
@@ -412,6 +414,11 @@ class Recorder:
         made = BasicBlock(len(self.basic_blocks), file, function, kind, order)
         self.basic_blocks.append(made)
         return made
+
+
+def in_bits(dtype: np.dtype) -> np.dtype:
+    """Return the type in whose 64 bits or less a value is kept: a complex128 becomes a complex64."""
+    return np.dtype(np.complex64) if dtype == np.complex128 else dtype
 
 
 def _past_alignment(array: np.ndarray, address: int) -> int:

@@ -187,3 +187,26 @@ def histogram(out, x):
     """Count numbers into few bins."""
     i = cuda.threadIdx.x
     cuda.atomic.add(out, x[i] % out.size, 1)
+
+
+@cuda.jit(device=True)
+def doubled(x, i):
+    """Go through a local array and a shared one, of the same names as another function's."""
+    row = cuda.local.array(2, float32)
+    tile = cuda.shared.array(4, float32)
+    row[0] = x[i]
+    tile[i] = row[0]
+    cuda.syncthreads()
+    return tile[3 - i] + tile[3 - i]
+
+
+@cuda.jit
+def namesakes(out, x):
+    """Have arrays called as those of a function that it calls."""
+    i = cuda.threadIdx.x
+    row = cuda.local.array(2, float32)
+    tile = cuda.shared.array(4, float32)
+    row[1] = x[i]
+    tile[i] = row[1]
+    cuda.syncthreads()
+    out[i] = doubled(x, i) + tile[i]

@@ -251,3 +251,19 @@ def test_an_empty_trace_has_no_instruction() -> None:
     assert len(found.accesses) == len(found.warp_instructions) == 0
     assert list(found.events()) == []
     assert len(found.visits) == 3
+
+
+def test_arrays_of_one_name_at_two_places_are_two() -> None:
+    found = simt.trace(kernels.namesakes, 2, 4, (np.zeros(4, np.float32), numbers(4)))
+    assert [a.scope for a in found.arrays if a.name == "tile"] == ["shared"] * 2  # and not one for each block
+    assert [a.scope for a in found.arrays if a.name == "row"] == ["local"] * 2
+    one, two = found.named("tile")
+    assert found.select(array=one.number).sum() == 2 * 8
+    assert found.select(array=two.number).sum() == 2 * 12
+
+
+def test_lines_are_those_of_the_kernels_file() -> None:
+    args = np.zeros(4, np.float32), numbers(4)
+    whole = simt.trace(kernels.namesakes, 1, 4, args)
+    line = next(i.line for i in whole.instructions if i.text == "row[1]")
+    assert len(simt.trace(kernels.namesakes, 1, 4, args, lines=line).accesses) == whole.select(line=line).sum() == 8
