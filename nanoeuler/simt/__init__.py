@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nanoeuler.simt.judge import CompileReport, compile_report, format_report, gate
     from nanoeuler.simt.orders import compare_orders
     from nanoeuler.simt.source import emulates
-    from nanoeuler.simt.traced import Trace, trace
+    from nanoeuler.simt.traced import CARDS, Stepper, Trace, step, trace
 
 INSTALL_GPU = "in nanoeuler's folder, python -m pip install -e '.[gpu]'"
 
@@ -42,15 +42,17 @@ EXECUTORS = {"compiled": "run_compiled", "checked": "run_checked", "ptx": "run_p
 # What is imported when it is first asked for: Numba alone takes longer than this package may.
 _PARTS = {
     **dict.fromkeys(("CompileReport", "compile_report", "format_report", "gate"), "judge"),
-    **{"Trace": "traced", "trace": "traced"},
+    **dict.fromkeys(("CARDS", "Stepper", "Trace", "step", "trace"), "traced"),
     **{"compare_orders": "orders", "emulates": "source", "require_alignment": "checked.memory"},
 }
 
 __all__ = [
+    "CARDS",
     "CompileReport",
     "Fault",
     "KernelFaults",
     "Party",
+    "Stepper",
     "Trace",
     "UnsupportedError",
     "compare_orders",
@@ -60,6 +62,7 @@ __all__ = [
     "gate",
     "require_alignment",
     "run",
+    "step",
     "trace",
 ]
 

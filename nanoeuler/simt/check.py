@@ -22,7 +22,7 @@ from nanoeuler.simt.faults import UnsupportedError
 from nanoeuler.simt.launch import ORDERS
 
 if TYPE_CHECKING:
-    from nanoeuler.simt.watch import Watch
+    from nanoeuler.simt.cuda.dispatch import Runner
 
 LIMIT = 10  # watched launches of a kernel with the same shapes: what is wrong is as a rule wrong in the first
 EXECUTORS = ("checked", "compiled", "ptx")
@@ -35,13 +35,14 @@ def main(arguments: list[str]) -> int:
         UserError: the file cannot be run at all, or it uses what the executors do not have.
     """
     options = _parser().parse_args(arguments)
-    path = _script(options.file)
+    path = script_path(options.file)
     needing_numba("watch")  # with Numba, which takes a while: not for --help
+    from nanoeuler.simt.cuda.dispatch import Runner
     from nanoeuler.simt.watch import Watch
 
     watch = Watch(options)
     try:
-        code = _run(path, options.arguments, watch)
+        code = run_script(path, options.arguments, Runner(watch.launch, watch.kernels.append))
     except KeyboardInterrupt:
         watch.partial = True
         watch.show("\ninterrupted: this is what was found so far")
@@ -88,7 +89,7 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def _script(name: str) -> Path:
+def script_path(name: str) -> Path:
     """Return the path of a script that can be run.
 
     Raises:
@@ -117,13 +118,17 @@ def _script(name: str) -> Path:
 # Running the script ---------------------------------------------------------------------------------------------------
 
 
-def _run(path: Path, arguments: list[str], watch: "Watch") -> int:
-    """Run the script; return its exit code, 1 if it ends with an exception, which is shown."""
-    from nanoeuler.simt.cuda.dispatch import Runner, launches_go_to
+def run_script(path: Path, arguments: list[str], runner: "Runner") -> int:
+    """Run a script whose launches go to ``runner``; return its exit code, 1 if an exception ends it, which is shown.
+
+    Raises:
+        UserError: it uses what the executors do not have.
+    """
+    from nanoeuler.simt.cuda.dispatch import launches_go_to
     from nanoeuler.simt.cuda.install import installed
     from nanoeuler.simt.watch import CannotRunError
 
-    with installed(), _as_main(path, arguments), launches_go_to(Runner(watch.launch, watch.kernels.append)):
+    with installed(), _as_main(path, arguments), launches_go_to(runner):
         try:
             runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:

@@ -372,10 +372,11 @@ class Recorder:
 
     def _encoded(self, values: tuple) -> tuple[np.ndarray, np.ndarray]:
         """Return the types of values, as numbers, and their bits."""
-        kinds = [np.dtype(type(v)) for v in values]
+        kinds = list(map(type, values))
         codes, bits = np.empty(len(values), np.uint8), np.zeros(len(values), np.uint64)
-        for dtype in set(kinds):
-            at = [n for n, kind in enumerate(kinds) if kind == dtype]
+        for kind in set(kinds):
+            at = [n for n, other in enumerate(kinds) if other is kind]
+            dtype = np.dtype(kind)
             if dtype not in self.dtypes:
                 self.dtypes.append(dtype)
             codes[at] = self.dtypes.index(dtype)

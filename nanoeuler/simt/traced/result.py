@@ -4,7 +4,7 @@ import functools
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,13 @@ from nanoeuler.simt.traced.recorder import (
     TracedArray,
     Variable,
     Wait,
+    in_bits,
 )
+
+if TYPE_CHECKING:
+    from nanoeuler.simt.traced.cards import Roofline
+    from nanoeuler.simt.traced.numbers import Numbers
+    from nanoeuler.simt.traced.pictures import Picture
 
 ACTIONS = ("reads", "writes", "atomically updates")  # by the kind of an access
 
@@ -86,6 +92,8 @@ class Trace:
         operations: how often threads computed, by (file, line, operator or function) and type of NumPy scalars.
         blocks: numbers of the blocks that ran.
         warps: numbers of the warps recorded, None for all.
+        lines: those on which accesses are recorded, None for all.
+        dtypes: types of accesses' values, by number.
     """
 
     def __init__(self, source: Source, launch: Launch, recorder: Recorder, faults: tuple[Fault, ...]) -> None:
@@ -104,7 +112,8 @@ class Trace:
         self.operations = {key: dict(tally) for key, tally in recorder.operations.items() if tally}
         self.blocks = tuple(sorted(range(launch.blocks) if recorder.blocks is None else recorder.blocks))
         self.warps = recorder.warps
-        self._dtypes = recorder.dtypes
+        self.lines = recorder.lines
+        self.dtypes: list[np.dtype] = recorder.dtypes
 
     # Order: that of the program, in which the lanes of a warp go together
 
@@ -168,7 +177,7 @@ class Trace:
         found: list[Any] = [None] * len(records)
         for code in np.unique(records["dtype"]):
             at = np.flatnonzero(records["dtype"] == code)
-            dtype = self._dtypes[code]
+            dtype = in_bits(self.dtypes[code])
             bits = records["bits"][at].astype(f"u{dtype.itemsize}")
             for place, value in zip(at, bits.view(dtype), strict=True):
                 found[place] = value
@@ -232,6 +241,73 @@ class Trace:
                 tuple(map(int, array.index(record["offset"][None])[0])),
                 value,
             )
+
+    # Numbers and pictures
+
+    @functools.cached_property
+    def numbers(self) -> "Numbers":
+        """What can be counted, by line, by array and in all: :class:`~nanoeuler.simt.traced.numbers.Numbers`."""
+        from nanoeuler.simt.traced.numbers import numbers
+
+        return numbers(self)
+
+    def report(self, card: str | None = None) -> str:
+        """Return the numbers beside the source, in words; ``print(trace)`` shows the same.
+
+        With the name of a card in :data:`nanoeuler.simt.CARDS` it tells what that card would make of the kernel.
+
+        Raises:
+            UserError: there is no such card.
+        """
+        from nanoeuler.simt.traced.report import report
+
+        return report(self, card)
+
+    def __str__(self) -> str:
+        return self.report()
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self.kernel}: {len(self.accesses):,} accesses, {len(self.faults)} faults>"
+
+    def roofline(self, card: str) -> "Roofline":
+        """Return where the kernel lies under the roof of a card.
+
+        Raises:
+            UserError: there is no such card.
+        """
+        from nanoeuler.simt.traced.cards import roofline
+
+        return roofline(self, card)
+
+    def grid(self, array: str | int, **options: Any) -> "Picture":
+        """Draw an array, coloured by who touches each element: :func:`nanoeuler.simt.traced.pictures.grid`."""
+        from nanoeuler.simt.traced.pictures import grid
+
+        return grid(self, array, **options)
+
+    def sectors(self, line: int, **options: Any) -> "Picture":
+        """Draw a warp's addresses against 32-byte sectors: :func:`nanoeuler.simt.traced.pictures.sectors`."""
+        from nanoeuler.simt.traced.pictures import sectors
+
+        return sectors(self, line, **options)
+
+    def banks(self, line: int, **options: Any) -> "Picture":
+        """Draw a warp's words in shared memory's banks: :func:`nanoeuler.simt.traced.pictures.banks`."""
+        from nanoeuler.simt.traced.pictures import banks
+
+        return banks(self, line, **options)
+
+    def timeline(self, **options: Any) -> "Picture":
+        """Draw who runs and who waits at barriers: :func:`nanoeuler.simt.traced.pictures.timeline`."""
+        from nanoeuler.simt.traced.pictures import timeline
+
+        return timeline(self, **options)
+
+    def animation(self, array: str | int, **options: Any) -> "Picture":
+        """Draw an array over the steps of the launch: :func:`nanoeuler.simt.traced.pictures.animation`."""
+        from nanoeuler.simt.traced.pictures import animation
+
+        return animation(self, array, **options)
 
     def source_line(self, line: int, file: str | None = None) -> str:
         """Return a line of source, without its end."""

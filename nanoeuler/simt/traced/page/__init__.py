@@ -1,0 +1,5 @@
+"""The page of a trace: one HTML file with all that there is to see."""
+
+from nanoeuler.simt.traced.page.document import page, save_page, summary_of
+
+__all__ = ["page", "save_page", "summary_of"]

@@ -1,0 +1,210 @@
+"""One HTML page for a trace, complete in itself: it can be mailed, read without a net, printed."""
+
+import ast
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nanoeuler.errors import UserError
+from nanoeuler.files import written_whole
+from nanoeuler.simt.launch import coordinates
+from nanoeuler.simt.traced.cards import roofline
+from nanoeuler.simt.traced.numbers import Numbers, numbers
+from nanoeuler.simt.traced.page.figures import drawn, figures, folded
+from nanoeuler.simt.traced.page.html import element, words
+from nanoeuler.simt.traced.page.prose import prose
+from nanoeuler.simt.traced.page.source import COLUMNS, listings, shown_path
+from nanoeuler.simt.traced.page.summary import advice, faults, tiles
+from nanoeuler.simt.traced.part import Traced
+from nanoeuler.simt.traced.result import Trace
+from nanoeuler.simt.traced.stepper import Stepper
+from nanoeuler.simt.traced.widget import html_fragment
+
+ROOM = 3_000_000  # characters of a page's pictures, and
+STEPS = 1_200_000  # of what goes through a launch: with all else a page stays below 5 MB
+#: Nothing may come from elsewhere: the browser is told so.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+SUMMARY = "nanoeuler-summary"  # where a page keeps what an index of pages shows of it
+
+
+def page(
+    launches: Trace | Traced | Sequence[Trace | Traced],
+    *,
+    title: str,
+    card: str | None = None,
+    about: str | None = None,
+    summary: Any = None,
+) -> str:
+    """Return an HTML page that shows what launches did.
+
+    The same traces give the same text. Nothing in it refers to anything outside of it.
+
+    Args:
+        launches: one, or several in their order.
+        title: the page's.
+        card: the graphics card of the roofline, by name; None: no roofline.
+        about: a docstring, of what makes the launches.
+        summary: what an index of pages keeps of it, of what JSON knows; :func:`summary_of` reads it again.
+
+    Raises:
+        UserError: there is no such card.
+    """
+    given = [launches] if isinstance(launches, (Trace, Traced)) else list(launches)
+    traced = [Traced(one) if isinstance(one, Trace) else one for one in given]
+    room = ROOM // max(1, len(traced))
+    articles = [_article(n, one, card, room, len(traced) > 1) for n, one in enumerate(traced, 1)]
+    files = dict.fromkeys(one.trace.file for one in traced)
+    head = element("header", element("h1", words(title)), prose(about), *map(_file, files), _contents(traced))
+    body = [head, element("main", *articles, _explanations()), element("footer", element("p", words(FOOT)))]
+    return document(title, body, summary)
+
+
+FOOT = (
+    "Made by nanoeuler from a run on a CPU with every access watched: counts are exact, and no time is measured. "
+    "Threads went one after the other; steps are shown as if the lanes of a warp, and the warps of a block, went side "
+    "by side."
+)
+
+
+def save_page(path: str | os.PathLike[str], launches: Trace | Traced | Sequence[Trace | Traced], **how: Any) -> None:
+    """Write :func:`page` to a file: all of it, or nothing is changed.
+
+    Raises:
+        UserError: the file cannot be written, or there is no such card.
+    """
+    text = page(launches, **how)
+    with written_whole(Path(path)) as file:
+        file.write(text.encode())
+
+
+def summary_of(text: str) -> Any:
+    """Return the ``summary`` that a page was made with; None if there is none."""
+    _, found, rest = text.partition(f'<script type="application/json" id="{SUMMARY}">')
+    return json.loads(rest.partition("</script>")[0]) if found else None
+
+
+def document(title: str, body: Iterable[str], summary: Any = None) -> str:
+    """Return a whole document."""
+    kept = "" if summary is None else element("script", _safe(summary), type="application/json", id=SUMMARY)
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", words(title)),
+        element("style", (Path(__file__).parent / "page.css").read_text("utf-8")),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', *body, kept), lang='en')}\n"
+
+
+def _safe(value: Any) -> str:
+    """Return JSON that can stand in a script element."""
+    return json.dumps(value, sort_keys=True).replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def _contents(launches: Sequence[Traced]) -> str:
+    """Return links to the launches, where there are several."""
+    if len(launches) < 2:
+        return ""
+    links = [
+        element("li", element("a", element("code", words(one.trace.kernel)), href=f"#launch-{n}"))
+        for n, one in enumerate(launches, 1)
+    ]
+    return element("nav", element("ol", *links), aria_label="launches")
+
+
+def _article(number: int, traced: Traced, card: str | None, room: int, several: bool) -> str:
+    """Return what there is to say about one launch."""
+    prefix, trace = f"launch-{number}", traced.trace
+    found = numbers(trace)
+    name = element("h2", words(f"{number}. " if several else ""), element("code", words(trace.kernel)))
+    shown, left_out = drawn(figures(trace, found), room)
+    made = [
+        name,
+        element("p", words(f"{shown_path(trace.file)}, line {trace.first_line}"), class_="where"),
+        faults(trace),
+        prose(trace.function.__doc__),
+        tiles(trace, found, traced.part),
+        advice(trace, found, f"{prefix}-"),
+        _section("Source, line by line", listings(trace, found, f"{prefix}-")),
+        _section("Step by step", _stepper(traced.steps)),
+        _section("Arrays", _arrays(found), *shown.get("arrays", [])),
+        _section("A warp in memory", *shown.get("lines", [])),
+        _section("In time", *shown.get("time", [])),
+        _roofline(found, card),
+    ]
+    if left_out:
+        made.append(element("p", words(f"Too large for this page: {', '.join(left_out)}."), class_="note"))
+    return element("article", *made, id=prefix)
+
+
+def _section(title: str, *content: str) -> str:
+    """Return a part of a page; nothing if it is empty."""
+    return element("section", element("h3", words(title)), *content) if any(content) else ""
+
+
+def _stepper(trace: Trace | None) -> str:
+    """Return what goes through a launch step by step; nothing where that would be too long for a page."""
+    if trace is None:
+        return ""
+    try:
+        made = html_fragment(Stepper(trace))
+    except UserError:  # too long, or nothing was recorded
+        return ""
+    if len(made) > STEPS:
+        return ""
+    launch = trace.launch
+    said = []
+    if launch.blocks > 1:
+        said.append(f"block {coordinates(trace.blocks[0], launch.grid)}")
+    if trace.warps is not None:
+        said.append(f"warp {', '.join(map(str, sorted(trace.warps)))} alone")
+    return (element("p", words(f"What is shown is {', '.join(said)}."), class_="note") if said else "") + made
+
+
+def _arrays(found: Numbers) -> str:
+    """Return the table of arrays."""
+    heads = ("array", "memory", "type", "shape", "loads", "stores", "atomics", "touched", "loads of each")
+    rows = []
+    for a in found.arrays:
+        counts = [f"{n:,}" if n else "" for n in (a.loads, a.stores, a.atomics, a.elements)]
+        shape = " × ".join(map(str, a.shape)) or "a single one"
+        dtype = "record" if a.dtype.names else str(a.dtype)
+        each = f"{a.loads_per_element:.3g}" if a.loads else ""
+        cells = [element("td", words(t)) for t in (a.scope, dtype, shape)]
+        cells += [element("td", words(t), class_="n") for t in (*counts, each)]
+        rows.append(element("tr", element("th", element("code", words(a.name)), scope="row"), *cells))
+    head = element("tr", *(element("th", words(h), scope="col") for h in heads))
+    table = element("table", element("thead", head), element("tbody", *rows), class_="arrays")
+    return element("div", table, class_="scroll", role="region", aria_label="arrays", tabindex="0") if rows else ""
+
+
+def _roofline(found: Numbers, card: str | None) -> str:
+    """Return the place under the roof of a card, in a picture and in words."""
+    if card is None:
+        return ""
+    from nanoeuler.simt.traced.pictures.roof import roof
+
+    one = roofline(found, card)
+    return _section("Roofline", element("div", roof(one).svg, class_="picture"), element("pre", words(one)))
+
+
+def _file(file: str) -> str:
+    """Return what a kernel's file says about itself, folded away."""
+    try:
+        text = ast.get_docstring(ast.parse(Path(file).read_text("utf-8")))
+    except (OSError, SyntaxError, ValueError):  # a notebook's cell, for one
+        return ""
+    return folded(f"What {shown_path(file)} says about itself", prose(text), False) if text else ""
+
+
+def _explanations() -> str:
+    """Return what each column of the listing means."""
+    made = []
+    for short, full, meaning in COLUMNS:
+        made += [element("dt", element("b", words(short)), words(f" {full}")), element("dd", words(meaning))]
+    mark = element("dt", words("▲")) + element("dd", words("Half of what could be, or worse: worth a look."))
+    return element("section", element("h2", words("What the numbers mean")), element("dl", *made, mark), id="numbers")

@@ -1,0 +1,251 @@
+"""What a kernel does, thread by thread: ``python -m nanoeuler.trace NAME``, with no GPU.
+
+A launch runs on the CPU with every access watched. What was counted is printed, and a page is written that shows it:
+the source with its numbers, pictures, and the launch to step through. NAME is an op or a kernel of ours, or a script
+that launches kernels of its own.
+"""
+
+import re
+import sys
+from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from nanoeuler.config import Parser
+from nanoeuler.console import visible
+from nanoeuler.errors import UserError, run_command
+from nanoeuler.simt import needing_numba
+
+if TYPE_CHECKING:
+    from nanoeuler.simt.traced.part import Part, Traced
+
+EXAMPLES = """examples:
+  python -m nanoeuler.trace rmsnorm_forward                                      an op of ours, at a small shape
+  python -m nanoeuler.trace nanoeuler.gpu.rmsnorm:normalise_rows --shape B=2,T=3,C=40     one of its kernels
+  python -m nanoeuler.trace script.py --kernel add --launch 3 -- --size 100      the third launch of a script's kernel
+  python -m nanoeuler.trace --gallery pages                                      every kernel of ours, and an index
+  python -m nanoeuler.trace --list                                               what there is
+
+exit code: 0 no fault, 1 a kernel has faults or the script fails, 2 it cannot be traced"""
+#: Options that only one of the ways to say what is traced takes.
+ONLY = {"script": ("kernel", "launch"), "ours": ("shape", "dtype"), "gallery": ("again",)}
+
+
+def main(arguments: list[str]) -> int:
+    """Trace what the arguments name; return 0 if no kernel has a fault.
+
+    Raises:
+        UserError: an option or a name is wrong, or something cannot be traced.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = _parser().parse_args(arguments[:end])
+    if options.list:
+        return _list()
+    way = _way(options)
+    if end < len(arguments) and way != "script":
+        raise UserError("what follows -- is for a script, a file that ends in .py")
+    _refuse(options, way)
+    needing_numba("source")
+    from nanoeuler.simt.traced.cards import card
+
+    if options.card is not None:
+        card(options.card)
+    if way == "gallery":
+        from nanoeuler.trace_gallery import write_gallery
+
+        return write_gallery(Path(options.gallery), options.dtype or "float32", options.card, options.again)
+    return _script(options, arguments[end + 1 :]) if way == "script" else _ours(options)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m nanoeuler.trace",
+        usage="%(prog)s [options] NAME | FILE.py [options] [-- arguments of FILE.py] | --gallery FOLDER",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="module:op, module:kernel, the end of one, or FILE.py")
+    parser.add_argument("--shape", metavar="B=2,T=3,C=40", help="sizes of an op of ours, by letters; others: small")
+    parser.add_argument("--dtype", choices=("float32", "bf16"), help="of an op of ours; default: float32")
+    parser.add_argument("--kernel", metavar="NAME", help="the kernel of a script; default: each")
+    parser.add_argument("--launch", metavar="N", type=_positive, help="which launch of a script's kernel; default: 1")
+    parser.add_argument(
+        "--block",
+        metavar="X[,Y[,Z]]",
+        type=_block,
+        help="only this block; default: all if few, else the first",
+    )
+    parser.add_argument("--warp", metavar="N", type=_number, help="only this warp of a block; default: all")
+    parser.add_argument("--lines", metavar="A-B", type=_lines, help="only accesses on these lines of the kernel's file")
+    parser.add_argument("--card", metavar="NAME", help="the GPU of the roofline, such as 'H100'")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="where the page is written; default: trace-NAME.html")
+    parser.add_argument("--step", action="store_true", help="step through the launch in the terminal, no report")
+    parser.add_argument("--gallery", metavar="FOLDER", help="a page for every kernel of ours, and index.html")
+    parser.add_argument("--again", action="store_true", help="with --gallery: write pages anew that are up to date")
+    parser.add_argument("--list", action="store_true", help="ops and kernels of ours, with the letters of their shapes")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"'{text}' is no number from 1")
+    return int(text)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"'{text}' is no number from 0")
+    return int(text)
+
+
+def _block(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\(?\d+(, *\d+){0,2}\)?", text):
+        raise ArgumentTypeError(f"'{text}' is no block: write X, X,Y or X,Y,Z, counted from 0")
+    return tuple(int(n) for n in re.findall(r"\d+", text))
+
+
+def _lines(text: str) -> range:
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if not 1 <= first <= last:
+        raise ArgumentTypeError(f"'{text}' are no lines: write A-B, such as 12-20")
+    return range(first, last + 1)
+
+
+def _way(options: Namespace) -> str:
+    """Return how it is said what to trace: "gallery", "script" or "ours"."""
+    if (options.name is None) == (options.gallery is None):
+        raise UserError("what to trace? Give an op, a kernel or a script, or --gallery FOLDER; see --help")
+    if options.gallery is not None:
+        return "gallery"
+    return "script" if options.name.endswith((".py", ".ipynb")) or Path(options.name).exists() else "ours"
+
+
+def _refuse(options: Namespace, way: str) -> None:
+    """Raise a UserError where an option is given that does not go with what is traced."""
+    meant = {"script": "a script's kernels", "ours": "our own ops", "gallery": "--gallery"}
+    allowed = {*ONLY[way], "dtype"} if way == "gallery" else {*ONLY[way], *_PART}
+    for name in (*ONLY["script"], *ONLY["ours"], *ONLY["gallery"], *_PART):
+        if name not in allowed and getattr(options, name):
+            owner = next((meant[w] for w, names in ONLY.items() if name in names), "a single launch")
+            raise UserError(f"--{name} is for {owner}")
+
+
+_PART = ("block", "warp", "lines", "out", "step")
+
+
+def _list() -> int:
+    """Print every op and kernel of ours."""
+    needing_numba("source")
+    from nanoeuler.trace_examples import examples, launches, letters_of, sizes
+
+    table = Table("name", "letters of --shape", "kernels")
+    for address in dict.fromkeys(example.address for example in examples()):
+        same = [example for example in examples() if example.address == address]
+        launched = dict.fromkeys(each.kernel.py_func.__name__ for e in same for each in launches(e, sizes(e)))
+        table.add_row(address, " ".join(letters_of(same[0])), ", ".join(launched))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+    return 0
+
+
+def _part(options: Namespace) -> "Part":
+    from nanoeuler.simt.traced.part import Part
+
+    return Part(options.block, options.warp, options.lines)
+
+
+class Shown:
+    """The launches that this run has traced: each is printed when it comes, and all go into one page."""
+
+    def __init__(self, card: str | None) -> None:
+        self.card = card
+        self.launches: list[Traced] = []
+
+    def add(self, traced: "Traced") -> None:
+        """Print the report of a launch, and keep it for the page."""
+        from nanoeuler.simt.traced.report import report
+
+        self.launches.append(traced)
+        print(f"{visible(report(traced.trace, self.card))}\n", flush=True)
+        if len(traced.trace.blocks) < traced.trace.launch.blocks:
+            print(f"traced: {traced.part}\n", flush=True)
+
+    def save(self, path: Path, title: str, about: str | None = None) -> None:
+        """Write the page, and say where it is."""
+        from nanoeuler.simt.traced.page import save_page
+
+        save_page(path, self.launches, title=title, card=self.card, about=about)
+        print(f"page: {path}", flush=True)
+
+    @property
+    def code(self) -> int:
+        """The exit code: 1 if a kernel has faults."""
+        return int(any(each.trace.faults for each in self.launches))
+
+
+def _ours(options: Namespace) -> int:
+    """Trace an op or a kernel of ours."""
+    from nanoeuler.trace_examples import launches, launches_of, resolve, run_launch, sizes, trace_launches
+
+    example, kernel = resolve(options.name)
+    work = launches(example, sizes(example, options.shape or ""), options.dtype or "float32")
+    wanted = launches_of(work, kernel)
+    if options.step:
+        for each in work[: wanted[0]]:
+            run_launch(each)
+        one = work[wanted[0]]
+        return _step(one.kernel, one.grid, one.block, one.args, one.shared_bytes, options)
+    shown = Shown(options.card)
+    for traced in trace_launches(work, _part(options), wanted):
+        shown.add(traced)
+    name = example.name if kernel is None else kernel.split(":")[1]
+    title = example.title if kernel is None else f"{name} · {example.title}"
+    shown.save(options.out or Path(f"trace-{name}.html"), title, example.run.__doc__)
+    return shown.code
+
+
+def _step(kernel: Any, grid: Any, block: Any, args: tuple, shared_bytes: int, options: Namespace) -> int:
+    """Step through a launch in the terminal: a block of it, or a warp."""
+    from nanoeuler.simt.traced.execute import trace
+    from nanoeuler.simt.traced.stepper import Stepper
+
+    how = {"blocks": options.block or (0, 0, 0), "warps": options.warp, "shared_bytes": shared_bytes}
+    stepper = Stepper(trace(kernel, grid, block, args, variables=True, **how))
+    stepper.interact()
+    return int(bool(stepper.trace.faults))
+
+
+def _script(options: Namespace, arguments: list[str]) -> int:
+    """Trace launches of a script."""
+    from nanoeuler.simt.check import script_path
+    from nanoeuler.simt.traced.part import trace_part
+    from nanoeuler.simt.traced.script import Tracing, trace_script
+
+    path, shown, codes = script_path(options.name), Shown(options.card), []
+
+    def take(kernel: Any, launch: Any, args: tuple, run: Callable[[], None]) -> None:
+        shape = kernel, launch.grid, launch.block, args
+        if options.step:
+            kept = [(a, a.copy()) for a in args if hasattr(a, "flags") and a.flags.writeable]
+            codes.append(_step(*shape, launch.shared_bytes, options))
+            for array, before in kept:
+                array[...] = before
+            run()
+        else:
+            shown.add(trace_part(*shape, _part(options), shared_bytes=launch.shared_bytes, whole=run))
+
+    try:
+        code = trace_script(path, arguments, Tracing(options.kernel, options.launch or 1, take))
+    finally:
+        if shown.launches:
+            shown.save(options.out or Path(f"trace-{path.stem}.html"), path.name)
+    return code or max([shown.code, *codes])
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_command(main))

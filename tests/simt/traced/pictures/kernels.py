@@ -1,0 +1,174 @@
+"""Kernels that the tests of pictures draw; what each touches is plain from its lines."""
+
+from numba import cuda, float32, float64, int32
+
+
+@cuda.jit
+def copy(out, x):
+    """Copy, with a guard."""
+    i = cuda.grid(1)
+    if i < x.size:
+        out[i] = x[i]
+
+
+@cuda.jit
+def transposed(out, x):
+    """Read by rows, write by columns."""
+    j, i = cuda.grid(2)
+    if i < x.shape[0] and j < x.shape[1]:
+        out[j, i] = x[i, j]
+
+
+@cuda.jit
+def product(c, a, b):
+    """A matrix product by square tiles of 4."""
+    ta = cuda.shared.array((4, 4), float32)
+    tb = cuda.shared.array((4, 4), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    row = cuda.blockIdx.y * 4 + ty
+    column = cuda.blockIdx.x * 4 + tx
+    total = float32(0)
+    for start in range(0, a.shape[1], 4):
+        ta[ty, tx] = a[row, start + tx]
+        tb[ty, tx] = b[start + ty, column]
+        cuda.syncthreads()
+        for k in range(4):
+            total += ta[ty, k] * tb[k, tx]
+        cuda.syncthreads()
+    c[row, column] = total
+
+
+@cuda.jit
+def row_sum(out, x):
+    """Sums of rows: a tree in shared memory."""
+    partial = cuda.shared.array(64, float32)
+    t = cuda.threadIdx.x
+    total = float32(0)
+    for column in range(t, x.shape[1], cuda.blockDim.x):
+        total += x[cuda.blockIdx.x, column]
+    partial[t] = total
+    cuda.syncthreads()
+    step = cuda.blockDim.x // 2
+    while step > 0:
+        if t < step:
+            partial[t] += partial[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        out[cuda.blockIdx.x] = partial[0]
+
+
+@cuda.jit
+def cube(out, x):
+    """Three axes, each thread one element."""
+    k, j, i = cuda.grid(3)
+    if i < x.shape[0] and j < x.shape[1] and k < x.shape[2]:
+        out[i, j, k] = x[i, j, k]
+
+
+@cuda.jit
+def fields(out, points):
+    """Fields of records."""
+    i = cuda.threadIdx.x
+    out[i] = points[i].x + points[i].y
+
+
+@cuda.jit
+def histogram(counts, x):
+    """Atomics."""
+    i = cuda.grid(1)
+    if i < x.size:
+        cuda.atomic.add(counts, x[i], 1)
+
+
+@cuda.jit
+def scalar(out, x):
+    """An array without axes."""
+    if cuda.threadIdx.x == 3:
+        out[()] = x[()]
+
+
+@cuda.jit
+def both(x, y):
+    """Two arrays that may overlap."""
+    i = cuda.threadIdx.x
+    y[i] = x[i]
+
+
+@cuda.jit
+def strided(out, x, step):
+    """Loads ``step`` elements apart, and two of them on a line."""
+    i = cuda.threadIdx.x
+    out[i] = x[i * step] + x[0]
+
+
+@cuda.jit
+def banked(out, step):
+    """Shared stores ``step`` words apart; a broadcast; 8 bytes a lane."""
+    s = cuda.shared.array(1056, float32)
+    d = cuda.shared.array(64, float64)
+    i = cuda.threadIdx.x
+    s[i * step] = float32(i)
+    d[i] = float64(i)
+    cuda.syncthreads()
+    out[i] = s[i * step] + s[0] + float32(d[i])
+
+
+@cuda.jit
+def counted(out):
+    """Shared atomics on one element."""
+    s = cuda.shared.array(2, int32)
+    i = cuda.threadIdx.x
+    if i < 2:
+        s[i] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(s, 0, 1)
+    cuda.syncthreads()
+    out[i] = s[0]
+
+
+@cuda.jit
+def parted(out):
+    """A barrier that some threads never come to."""
+    i = cuda.threadIdx.x
+    out[i] = float32(1)
+    if i < 3:
+        cuda.syncthreads()
+    out[i] = float32(2)
+
+
+@cuda.jit
+def exchanged(out, x):
+    """A sum over the warp by shuffles, and a vote."""
+    i = cuda.threadIdx.x
+    value = x[i]
+    step = 16
+    while step > 0:
+        value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
+        step //= 2
+    if cuda.any_sync(0xFFFFFFFF, i == 7):
+        out[i] = value
+
+
+@cuda.jit
+def uneven(out):
+    """Warps with more and less to do before a barrier; lanes that part."""
+    i = cuda.threadIdx.x
+    total = float32(0)
+    for _ in range(i // 8):
+        total += float32(1)
+    cuda.syncthreads()
+    if i % 2 == 0:
+        total += float32(2)
+        total *= float32(3)
+    else:
+        total -= float32(1)
+    cuda.syncthreads()
+    out[i] = total
+
+
+@cuda.jit
+def nothing(x):
+    """No access at all."""
+    x.size  # noqa: B018
