@@ -9,6 +9,7 @@ COMMANDS = {
     "parity": "one training step on NumPy's ops and on the kernels, compared tensor by tensor",
     "judge": "what the GPU's compiler makes of our kernels, on seven architectures",
     "bench": "our training step beside PyTorch's",
+    "trace": "what a kernel does, thread by thread: numbers, pictures, a page to step through",
     "curves": "several runs in one picture",
     "simt": "CUDA kernels of a script, run and checked with no GPU",
 }

@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   python -m nanoeuler.trace --list                                               what there is
 
 exit code: 0 no fault, 1 a kernel has faults or the script fails, 2 it cannot be traced"""
+CARD = "RTX 4090"
 #: Options that only one of the ways to say what is traced takes.
 ONLY = {"script": ("kernel", "launch"), "ours": ("shape", "dtype"), "gallery": ("again",)}
 
@@ -52,8 +53,7 @@ def main(arguments: list[str]) -> int:
     needing_numba("source")
     from nanoeuler.simt.traced.cards import card
 
-    if options.card is not None:
-        card(options.card)
+    card(options.card)
     if way == "gallery":
         from nanoeuler.trace_gallery import write_gallery
 
@@ -82,7 +82,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--warp", metavar="N", type=_number, help="only this warp of a block; default: all")
     parser.add_argument("--lines", metavar="A-B", type=_lines, help="only accesses on these lines of the kernel's file")
-    parser.add_argument("--card", metavar="NAME", help="the GPU of the roofline, such as 'H100'")
+    parser.add_argument("--card", metavar="NAME", default=CARD, help=f"the GPU of the roofline; default: {CARD}")
     parser.add_argument("--out", metavar="FILE", type=Path, help="where the page is written; default: trace-NAME.html")
     parser.add_argument("--step", action="store_true", help="step through the launch in the terminal, no report")
     parser.add_argument("--gallery", metavar="FOLDER", help="a page for every kernel of ours, and index.html")
@@ -162,7 +162,7 @@ def _part(options: Namespace) -> "Part":
 class Shown:
     """The launches that this run has traced: each is printed when it comes, and all go into one page."""
 
-    def __init__(self, card: str | None) -> None:
+    def __init__(self, card: str) -> None:
         self.card = card
         self.launches: list[Traced] = []
 
@@ -173,7 +173,7 @@ class Shown:
         self.launches.append(traced)
         print(f"{visible(report(traced.trace, self.card))}\n", flush=True)
         if len(traced.trace.blocks) < traced.trace.launch.blocks:
-            print(f"traced: {traced.part}\n", flush=True)
+            print(f"traced: {traced.part}; --block X,Y,Z takes another block\n", flush=True)
 
     def save(self, path: Path, title: str, about: str | None = None) -> None:
         """Write the page, and say where it is."""

@@ -67,7 +67,7 @@ def _unused(name: str, files: set[str]) -> str:
     return next(file for file in tries if file not in files)
 
 
-def write_gallery(folder: Path, dtype: str, card: str | None, again: bool) -> int:
+def write_gallery(folder: Path, dtype: str, card: str, again: bool) -> int:
     """Write the pages that are missing or older than the sources, and the index; return the command's exit code.
 
     Raises:
@@ -157,8 +157,10 @@ def summarised(traced: Traced, how: dict[str, Any]) -> dict[str, Any]:
 
 # The index ------------------------------------------------------------------------------------------------------------
 
-HEADS = ("", "kernel", "launched by", "grid", "block", "lanes active", "bytes used", "bank conflicts", "loaded again",
-         "FLOP/byte")  # fmt: skip
+HEADS = (
+    *("who touches what", "kernel", "launched by", "grid", "block"),
+    *("lanes active", "bytes used", "bank conflicts", "loaded again", "FLOP/byte"),
+)
 
 
 def index(rows: list[tuple[Entry, dict[str, Any]]], planned: int, dtype: str) -> str:
@@ -193,10 +195,11 @@ def _row(entry: Entry, s: dict[str, Any]) -> str:
     image = element("img", src=s["image"], alt=s["shown"], title=s["shown"]) if s["image"] else ""
     link = element("a", element("code", words(entry.kernel)), href=entry.file)
     fault = element("strong", words(f" ▲ {s['faults']} faults"), class_="fault") if s["faults"] else ""
+    about = element("small", words(entry.example.about)) if entry.example.about else ""
     cells = [
         element("td", image, class_="image"),
         element("th", link, fault, scope="row"),
-        element("td", words(", ".join([entry.example.title, *entry.also]))),
+        element("td", words(", ".join([entry.example.title, *entry.also])), about),
         *(element("td", words(" × ".join(map(str, _short(s[k])))), class_="n") for k in ("grid", "block")),
         *(_share(s[key], low) for key, low in (("lanes", 0.5), ("used", 0.5))),
         element("td", words("" if s["conflicts"] is None else f"{s['conflicts']:,}")

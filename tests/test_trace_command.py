@@ -101,12 +101,12 @@ def test_part_of_a_launch(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(main, ["rmsnorm_forward", "--block", "2", "--warp", "0", "--lines", "1-60"]) == 0
     out = capsys.readouterr().out
     assert "ran 1 block of 12: (2, 0, 0)" in out
-    assert "traced: block (2, 0, 0) of 12 (--block X,Y,Z takes another), warp 0, lines 1-60" in out
+    assert "traced: block (2, 0, 0) of 12, warp 0, lines 1-60; --block X,Y,Z takes another block" in out
 
 
 def test_of_a_large_launch_the_first_block_is_traced_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(main, ["fill", "--shape", "P=100000"]) == 0
-    assert "traced: block (0, 0, 0) of 391 (--block X,Y,Z takes another)" in capsys.readouterr().out
+    assert "traced: block (0, 0, 0) of 391; --block X,Y,Z takes another block" in capsys.readouterr().out
 
 
 def test_of_a_long_launch_with_few_threads_too(

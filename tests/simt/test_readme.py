@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from simt.kernels.toolkit import need_toolkit
 
 PAGE = Path(__file__).parents[2] / "nanoeuler" / "simt" / "README.md"
@@ -18,11 +19,13 @@ def block(language: str, containing: str) -> str:
     return str(found)
 
 
-def test_examples_print_what_the_page_says() -> None:
+def test_examples_print_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_toolkit()
+    monkeypatch.chdir(tmp_path)
     failed, tried = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
     assert tried > 20
     assert failed == 0
+    assert (tmp_path / "banks.svg").read_bytes() == (PAGE.parent / "banks.svg").read_bytes()
 
 
 def test_check_prints_what_the_page_says(tmp_path: Path) -> None:

@@ -283,20 +283,25 @@ class Writer:
         return self.call(node, accesses.elements, value, self.place(node))
 
     def do_assign(self, node: ast.Assign) -> list[ast.stmt]:
-        name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else None
         stored = all(isinstance(target, ast.Subscript) for target in node.targets)
-        value = self.rounded_at_once(node.value) if stored else self.expression(node.value, name)
+        value = self.rounded_at_once(node.value) if stored else self.named(node.targets[0], node.value)
         if len(node.targets) > 1:
             kept = self.new("v")
             first = at_place(ast.Assign([ast.Name(kept, ast.Store())], value), node)
             return [first, *(s for t in node.targets for s in self.assign(t, ast.Name(kept, ast.Load()), node))]
         return self.assign(node.targets[0], value, node)
 
+    def named(self, target: ast.expr, value: ast.expr) -> ast.expr:
+        """Return what is assigned, rewritten; an array that is made there has the name of its variable."""
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            parts = [self.named(t, v) for t, v in zip(target.elts, value.elts, strict=True)]
+            return at_place(ast.Tuple(parts, ast.Load()), value)
+        return self.expression(value, target.id if isinstance(target, ast.Name) else None)
+
     def do_annassign(self, node: ast.AnnAssign) -> list[ast.stmt]:
         if node.value is None:
             return [ast.Pass()]
-        name = node.target.id if isinstance(node.target, ast.Name) else None
-        return self.assign(node.target, self.expression(node.value, name), node)
+        return self.assign(node.target, self.named(node.target, node.value), node)
 
     def assign(self, target: ast.expr, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
         """Return the assignment of a value that is already rewritten."""

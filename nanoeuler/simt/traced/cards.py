@@ -148,9 +148,10 @@ class Roofline:
         head = f"{self.kernel} on {self.card.name}: {self.peak / 1e12:.4g} TFLOP/s, {self.bandwidth / 1e9:.4g} GB/s, "
         lines = [head + f"ridge at {self.ridge:.3g} FLOP/byte"]
         for name, point in (("every request's sectors", self.moved), ("each sector once", self.distinct)):
+            share = point.attainable / self.peak
             lines.append(
                 f"  {name:<23} {point.intensity:>8.3g} FLOP/byte: at most {point.attainable / 1e12:.3g} TFLOP/s "
-                f"({point.attainable / self.peak:.0%} of the peak), {point.bound}-bound"
+                f"({share:.{0 if share >= 0.1 else 1}%} of the peak), {point.bound}-bound"
             )
         return "\n".join(lines)
 

@@ -2,9 +2,13 @@
 
 A trace has the accesses in the order in which they really happened here, one thread after the other, and the steps have
 them in lockstep. An element shows what the access that really was the last, of those in the steps so far, read or left
-there. For a kernel without races that is what a GPU would have in memory. Where threads change one element by atomics
-in a loop it is a value that was really there, but it may hold already what other threads add in later steps. After the
-last step every element is what the launch left.
+there. For a kernel without races that is what a GPU would have in memory, and after the last step it is what the launch
+left, whatever the kernel.
+
+Atomics are where lockstep and what happened here differ: of a counter in a loop the first thread sees its own rounds
+only. An element to which threads add (``atomic.add`` and ``sub``) shows the sum of what was added in the steps so far;
+of floats its last digit may be another than in any real order. Elements that other atomics change show what really was
+there, which may have in it what other threads do in later steps; so do locks, for which threads wait in a loop.
 
 Shared and local arrays start with nothing: an element is known from its first write on. In a trace of some warps only,
 what the others write comes to light when it is read.
@@ -12,11 +16,12 @@ what the others write comes to light when it is read.
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
-from nanoeuler.simt.traced.recorder import READ, TracedArray
+from nanoeuler.simt.traced.recorder import ATOMIC, READ, TracedArray
 from nanoeuler.simt.traced.steps import ENTER, Steps
 
 
@@ -109,7 +114,8 @@ class Touched:
 class Events:
     """Accesses of one memory in the order in which they happened, a column for each property.
 
-    ``raw`` (events, 16) uint8 has the bytes of the value, of which ``sizes`` count.
+    ``raw`` (events, 16) uint8 has the bytes of the value, of which ``sizes`` count. ``adds`` says where an atomic adds
+    to what is there, ``reads`` where nothing is written.
     """
 
     steps: np.ndarray
@@ -117,6 +123,12 @@ class Events:
     offsets: np.ndarray
     sizes: np.ndarray
     raw: np.ndarray
+    adds: np.ndarray
+    reads: np.ndarray
+
+    def where(self, which: np.ndarray) -> "Events":
+        """Return some of the events."""
+        return Events(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 class Contents:
@@ -156,7 +168,7 @@ class Contents:
             changes = _by_bytes(array, leaf, events, initial, known)
         else:
             values = events.raw[exact, : leaf.dtype.itemsize].copy().view(leaf.dtype).reshape(-1)
-            changes = _latest(events.steps[exact], events.owner[exact], numbers[exact], values, initial, known)
+            changes = _changes(events.where(exact), numbers[exact], values, initial, known)
         return History(array.shape, initial, known, owners, *changes)
 
     def _events(self, array: TracedArray) -> tuple[list[tuple[int, ...]], Events]:
@@ -169,11 +181,21 @@ class Contents:
             ones = np.all((raw == 0xFF) | (np.arange(16) >= sizes[:, None]), axis=1)
             kept = (a["kind"] != READ) | ~ones
             which, a, sizes, raw = which[kept], a[kept], sizes[kept], raw[kept]
-        columns = {"shared": [a["block"]], "local": [a["block"], a["thread"], self._frames(array, a)]}.get(array.scope, [])
+        columns = [a["block"]] if array.scope == "shared" else []
+        columns = [a["block"], a["thread"], self._frames(array, a)] if array.scope == "local" else columns
         of_each = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(a)
         owners = {owner: number for number, owner in enumerate(dict.fromkeys(of_each))}
         owner = np.array([owners[o] for o in of_each], np.int64)
-        return list(owners), Events(self.steps.step_of_access[which], owner, a["offset"], sizes, raw)
+        adds = self._adds[a["instruction"]] & (a["kind"] == ATOMIC)
+        return list(owners), Events(
+            self.steps.step_of_access[which], owner, a["offset"], sizes, raw, adds, a["kind"] == READ
+        )
+
+    @functools.cached_property
+    def _adds(self) -> np.ndarray:
+        """Which instructions add atomically, by number, bool."""
+        called = [i.text.partition("(")[0].rpartition(".")[2] for i in self.trace.instructions]
+        return np.array([name in ("add", "sub") for name in called], np.bool_)
 
     def _bytes(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the sizes and bytes of the values of accesses; a trace keeps a complex128 as a complex64."""
@@ -211,17 +233,75 @@ class Contents:
 Changes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # steps, owner, elements, values
 
 
-def _latest(
-    steps: np.ndarray, owner: np.ndarray, numbers: np.ndarray, values: np.ndarray, initial: np.ndarray, known: np.ndarray
+def _changes(
+    events: Events, numbers: np.ndarray, values: np.ndarray, initial: np.ndarray, known: np.ndarray
 ) -> Changes:
-    """Return the changes of elements, of accesses in the order in which they happened; an earlier one changes nothing.
+    """Return the changes of elements ``numbers``, by events that leave ``values`` there."""
+    cells, time = events.owner * len(initial) + numbers, np.arange(len(numbers))
+    added = np.isin(cells, cells[events.adds])
+    kept = ~(added & events.reads)
+    sorted_ = np.flatnonzero(added & kept)
+    sorted_ = sorted_[np.argsort(cells[sorted_], kind="stable")]
+    for which in np.split(sorted_, np.flatnonzero(np.diff(cells[sorted_])) + 1) if len(sorted_) else []:
+        first = numbers[which[0]]
+        start = initial[first].item() if known[first] else None
+        order, sums = _sums(events.steps[which], values[which], events.adds[which], start)
+        values[which[order]] = sums
+        time[which[order]] = np.arange(len(order))
+    return _latest(events.steps[kept], events.owner[kept], numbers[kept], values[kept], time[kept], initial, known)
+
+
+def _sums(steps: np.ndarray, values: np.ndarray, adds: np.ndarray, start: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lockstep order of what happens to one element, and what is in it after each.
+
+    ``values`` are what was there when it really happened. What an atomic added is the difference to what was there
+    before. Where all that really came before has been done, it is the value itself.
+    """
+    really = values.tolist()
+    before = [start, *really][: len(really)]
+    base, based = start, -1  # the value to which is added, and when it was written
+    done: list[int] = []
+    total: Any = 0
+    count, latest = 0, -1  # of the additions to it
+    sums = []
+    order = np.lexsort((np.arange(len(steps)), steps))
+    for n in order.tolist():
+        if adds[n] and before[n] is not None:
+            done.append(n)
+            fresh = [n]
+        elif n > based:
+            base, based, total, count, latest = really[n], n, 0, 0, n
+            fresh = done
+        else:
+            fresh = []
+        for k in fresh:
+            if k > based:
+                total, count, latest = total + really[k] - before[k], count + 1, max(latest, k)
+        sums.append(really[latest] if latest - based == count and latest >= 0 else base + total)
+    if values.dtype.kind != "f":  # integers wrap
+        sums = [total & (1 << 8 * values.itemsize) - 1 for total in sums]
+        return order, np.array(sums, f"u{values.itemsize}").view(values.dtype)
+    return order, np.array(sums, values.dtype)
+
+
+def _latest(
+    steps: np.ndarray,
+    owner: np.ndarray,
+    numbers: np.ndarray,
+    values: np.ndarray,
+    time: np.ndarray,
+    initial: np.ndarray,
+    known: np.ndarray,
+) -> Changes:
+    """Return the changes of elements by accesses at some ``time``: one that is earlier than another changes nothing.
 
     Of several changes in one step only the last is kept.
     """
-    cells, time = owner * len(initial) + numbers, np.arange(len(steps))
+    cells = owner * len(initial) + numbers
     order = np.lexsort((time, steps, cells))
-    cells, time = cells[order], time[order]
-    order = order[np.maximum.accumulate(cells * len(time) + time) == cells * len(time) + time]
+    most = int(time.max(initial=0)) + 1
+    ordered = cells[order] * most + time[order]
+    order = order[np.maximum.accumulate(ordered) == ordered]
     steps, owner, numbers, values = (column[order] for column in (steps, owner, numbers, values))
     cells, raw = owner * len(initial) + numbers, _raw(values)
     last = np.ones(len(steps), np.bool_)
@@ -264,7 +344,7 @@ def _by_bytes(array: TracedArray, leaf: Leaf, events: Events, initial: np.ndarra
     hits = _hits(array, leaf, events.offsets[rows] + places)
     rows, places, hits = (column[hits >= 0] for column in (rows, places, hits))
     size = leaf.dtype.itemsize
-    parts = events.steps[rows], events.owner[rows], hits, events.raw[rows, places]
+    parts = events.steps[rows], events.owner[rows], hits, events.raw[rows, places], np.arange(len(rows))
     changes = _latest(*parts, _raw(initial).reshape(-1), np.repeat(known, size))
     bytes_: dict[tuple[int, int], tuple[bytearray, set[int]]] = {}
     made: dict[tuple[int, int, int], bytes] = {}

@@ -14,7 +14,7 @@ import numpy as np
 
 from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.arithmetic import cost, precision
-from nanoeuler.simt.traced.recorder import ATOMIC, READ, WRITE
+from nanoeuler.simt.traced.recorder import ATOMIC, READ, WRITE, Instruction
 from nanoeuler.simt.traced.requests import Requests, itemsizes, requests
 from nanoeuler.simt.traced.result import ACTIONS, Trace
 from nanoeuler.simt.traced.reuse import repeated_loads
@@ -276,10 +276,11 @@ def numbers(trace: Trace) -> Numbers:
     lines: dict[Place, LineNumbers] = {}
     for place, there in sorted(_divergence(trace).items(), key=lambda item: (item[0][0] != trace.file, item[0])):
         lines[place] = LineNumbers(*there, file=place[0], line=place[1])
-    for place in [(i.file, i.line) for i in trace.instructions] + [key[:2] for key in trace.operations]:
+    reached = [(i.file, i.line) for i in _reached(trace)]
+    for place in [*reached, *(key[:2] for key in trace.operations)]:  # some stand in a statement's further lines
         lines.setdefault(place, LineNumbers(file=place[0], line=place[1]))
     for (file, line, name), tally in trace.operations.items():
-        if trace.lines is None or line in trace.lines:
+        if trace.lines is None or (line in trace.lines and file == trace.file):
             for kind, count in tally.items():
                 lines[file, line].operations[name, _type_name(kind)] += count
     moved = requests(trace, "global")
@@ -320,7 +321,7 @@ def _divergence(trace: Trace) -> dict[Place, tuple[int, int, int]]:
     sums = (np.bincount(entered[first], weights, size) for weights in (np.ones_like(group), lanes, there))
     by_block = np.stack(list(sums)).astype(np.int64)
     places = [{(b.file, s.line) for s in b.statements} for b in trace.basic_blocks]
-    for instruction in trace.instructions:  # further lines of a statement that has several
+    for instruction in _reached(trace):
         places[instruction.block].add((instruction.file, instruction.line))
     found: dict[Place, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
     for number, counted in enumerate(by_block.T):
@@ -329,6 +330,12 @@ def _divergence(trace: Trace) -> dict[Place, tuple[int, int, int]]:
                 a, b, c = found[place]
                 found[place] = a + int(counted[0]), b + int(counted[1]), c + int(counted[2])
     return found
+
+
+def _reached(trace: Trace) -> list[Instruction]:
+    """Return the instructions at which a thread accessed memory or waited."""
+    accessed = np.unique(trace.accesses["instruction"]).tolist()
+    return [trace.instructions[n] for n in sorted({*accessed, *(wait.instruction for wait in trace.waits)})]
 
 
 def _add_accesses(trace: Trace, lines: dict[Place, LineNumbers]) -> None:
@@ -398,9 +405,10 @@ def _bytes_distinct(trace: Trace, moved: Requests) -> int:
 def _arrays(trace: Trace) -> Iterator[ArrayNumbers]:
     a, sizes = trace.accesses, itemsizes(trace)
     order = np.argsort(a["array"], kind="stable")
-    ends = np.searchsorted(a["array"][order], np.arange(len(trace.arrays)), side="right")
+    ends = np.searchsorted(a["array"][order], np.arange(len(trace.arrays) + 1))
     threads = trace.launch.block_threads
-    for array, chosen in zip(trace.arrays, np.split(order, ends[:-1]), strict=True):
+    for array, start, end in zip(trace.arrays, ends, ends[1:], strict=False):
+        chosen = order[start:end]
         element, kind = a["offset"][chosen], a["kind"][chosen]
         if array.scope in ("shared", "local"):  # each block, or thread, has its own
             owner = a["block"][chosen].astype(np.int64)

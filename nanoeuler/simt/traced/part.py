@@ -15,7 +15,7 @@ from nanoeuler.simt.traced.result import Trace
 SMALL = 8192  # threads of a launch that is traced whole
 FEW = 600_000  # records of one: some seconds
 MOST = 2_000_000  # records of any
-STEPS = 60_000  # records of what is stepped through in a page
+STEPS = 250_000  # records of what is stepped through in a page
 Index = tuple[int, ...]
 
 
@@ -105,7 +105,7 @@ def _words(trace: Trace, part: Part) -> str:
     launch, said = trace.launch, []
     if len(trace.blocks) < launch.blocks:
         shown = coordinates(trace.blocks[0], launch.grid)
-        said.append(f"block {shown} of {launch.blocks:,} (--block X,Y,Z takes another)")
+        said.append(f"block {shown} of {launch.blocks:,}")
     elif launch.blocks > 1:
         said.append(f"all {launch.blocks} blocks")
     if part.warp is not None:

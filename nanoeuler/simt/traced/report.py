@@ -14,8 +14,8 @@ WIDTH = 120
 LEGEND = (
     "times: how often a warp came to the line. lanes: active on average. sectors: of 32 bytes, for each warp "
     "instruction on global memory; 4 for float32 side by side. used: of the bytes moved. banks: how many times as long "
-    "shared memory takes as without conflicts. again: loads of global memory that the thread, or another of its block, "
-    "had done, or stored, before. flop: floating-point operations of all threads."
+    "shared memory takes as without conflicts. again: of the loads from global memory, those of what the thread had "
+    "loaded or stored, or another of its block had loaded. flop: floating-point operations of all threads."
 )
 COLUMNS = (
     ("line", 5),
@@ -69,7 +69,9 @@ def _faults(trace: Trace) -> str:
     if not trace.faults:
         return ""
     head = f"!!! {_count(len(trace.faults), 'FAULT')}: what follows is what happened here, a GPU may do otherwise"
-    return "\n".join([head, *(line for fault in trace.faults for line in _wrapped(str(fault).splitlines()))])
+    return "\n".join(
+        [head, *(line for fault in trace.faults for line in _wrapped(str(fault).expandtabs().splitlines()))]
+    )
 
 
 def _wrapped(lines: Sequence[str]) -> Iterator[str]:

@@ -26,8 +26,8 @@ from nanoeuler.simt.traced.recorder import (
 
 if TYPE_CHECKING:
     from nanoeuler.simt.traced.cards import Roofline
-    from nanoeuler.simt.traced.numbers import Numbers
-    from nanoeuler.simt.traced.pictures import Picture
+    from nanoeuler.simt.traced.numbers import LineNumbers, Numbers
+    from nanoeuler.simt.traced.pictures.picture import Picture
 
 ACTIONS = ("reads", "writes", "atomically updates")  # by the kind of an access
 
@@ -251,6 +251,18 @@ class Trace:
 
         return numbers(self)
 
+    def line(self, number: int, file: str | None = None) -> "LineNumbers":
+        """Return what can be counted on a line of the kernel's file, or of another.
+
+        Raises:
+            UserError: no thread came to that line.
+        """
+        found = self.numbers.lines.get((file or self.file, number))
+        if found is None:
+            lines = sorted(n for f, n in self.numbers.lines if f == (file or self.file))
+            raise UserError(f"nothing was done on line {number}; lines on which something was: {lines}")
+        return found
+
     def report(self, card: str | None = None) -> str:
         """Return the numbers beside the source, in words; ``print(trace)`` shows the same.
 
@@ -281,31 +293,31 @@ class Trace:
 
     def grid(self, array: str | int, **options: Any) -> "Picture":
         """Draw an array, coloured by who touches each element: :func:`nanoeuler.simt.traced.pictures.grid`."""
-        from nanoeuler.simt.traced.pictures import grid
+        from nanoeuler.simt.traced.pictures.grid import grid
 
         return grid(self, array, **options)
 
     def sectors(self, line: int, **options: Any) -> "Picture":
         """Draw a warp's addresses against 32-byte sectors: :func:`nanoeuler.simt.traced.pictures.sectors`."""
-        from nanoeuler.simt.traced.pictures import sectors
+        from nanoeuler.simt.traced.pictures.sectors import sectors
 
         return sectors(self, line, **options)
 
     def banks(self, line: int, **options: Any) -> "Picture":
         """Draw a warp's words in shared memory's banks: :func:`nanoeuler.simt.traced.pictures.banks`."""
-        from nanoeuler.simt.traced.pictures import banks
+        from nanoeuler.simt.traced.pictures.banks import banks
 
         return banks(self, line, **options)
 
     def timeline(self, **options: Any) -> "Picture":
         """Draw who runs and who waits at barriers: :func:`nanoeuler.simt.traced.pictures.timeline`."""
-        from nanoeuler.simt.traced.pictures import timeline
+        from nanoeuler.simt.traced.pictures.timeline import timeline
 
         return timeline(self, **options)
 
     def animation(self, array: str | int, **options: Any) -> "Picture":
         """Draw an array over the steps of the launch: :func:`nanoeuler.simt.traced.pictures.animation`."""
-        from nanoeuler.simt.traced.pictures import animation
+        from nanoeuler.simt.traced.pictures.animation import animation
 
         return animation(self, array, **options)
 

@@ -35,19 +35,18 @@ def repeated_loads(trace: Trace) -> Repeated:
         return found
     turn = _turns(trace)[trace.warp_instructions.of_access[chosen]]
     address = addresses(trace)[chosen]
-    order = np.argsort(address * (turn.max() + 1) + turn)
-    chosen, address, turn = chosen[order], address[order], turn[order]
+    moment = address * (turn.max() + 1) + turn  # element by element, each through time
+    order = np.argsort(moment)
+    chosen, address, turn, moment = chosen[order], address[order], turn[order], moment[order]
     a = trace.accesses[chosen]
     thread = a["block"].astype(np.int64) * trace.launch.block_threads + a["thread"]
     reads = a["kind"] == READ
-    value = np.maximum.accumulate(
-        np.where(_changes(address) | ~reads, np.arange(len(a)), 0)
-    )  # the access it began with
-    stored = reads & (a["kind"][value] == WRITE) & (thread[value] == thread)
+    value = _latest(_changes(address) | ~reads)  # the access with which what is there began
+    alone = (a["kind"] == WRITE) & _changes(moment)  # of lanes that store at once any may win
+    stored = reads & alone[value] & (thread[value] == thread)
     chosen, turn, value, thread, stored = (column[reads] for column in (chosen, turn, value, thread, stored))
     loaded = ~_first(value * trace.launch.blocks * trace.launch.block_threads + thread)
-    start = _changes(value) | _changes(thread // trace.launch.block_threads)
-    earliest = turn[np.maximum.accumulate(np.where(start, np.arange(len(turn)), 0))]
+    earliest = turn[_latest(_changes(value) | _changes(thread // trace.launch.block_threads))]
     found.by_thread[chosen] = loaded
     found.read_back[chosen] = stored & ~loaded
     found.in_block[chosen] = (turn > earliest) & ~loaded & ~stored
@@ -69,6 +68,11 @@ def _changes(values: np.ndarray) -> np.ndarray:
     found = np.ones(len(values), np.bool_)
     found[1:] = values[1:] != values[:-1]
     return found
+
+
+def _latest(marked: np.ndarray) -> np.ndarray:
+    """Return for each entry the last one up to it that is marked; the first is."""
+    return np.maximum.accumulate(np.where(marked, np.arange(len(marked)), 0))
 
 
 def _first(keys: np.ndarray) -> np.ndarray:

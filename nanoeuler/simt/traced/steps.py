@@ -85,9 +85,7 @@ def grouped(keys: np.ndarray, count: int, members: np.ndarray, *finer: np.ndarra
 
 
 class Steps:
-    """The steps of a trace, and what belongs to each.
-
-    >>> # steps = Steps(trace); steps[17].line; steps.variables(17, thread=5)
+    """The steps of a trace, and what belongs to each: ``steps[17].line``, ``steps.variables(17, thread=5)``.
 
     Raises:
         UserError: the trace was made without ``variables=True``, or no thread was recorded.
@@ -245,30 +243,34 @@ class Steps:
     def _records(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return block, thread and rank of the accesses, waits and assignments."""
         a, instructions = self.trace.accesses, self.trace.instructions
-        order_of = np.array([i.order for i in instructions], np.int64)
-        block_of = np.array([i.block for i in instructions], np.int64)
+        orders = np.array([i.order for i in instructions], np.int64)[a["instruction"]]
+        blocks = np.array([i.block for i in instructions], np.int64)[a["instruction"]]
+        executions = self._homes(a["execution"].astype(np.int64), blocks)
         waits = [(w.block, w.thread, w.execution, instructions[w.instruction].order) for w in self.trace.waits]
         variables = [(v.block, v.thread, v.execution, v.order) for v in self.trace.variables]
-        executions = self._homes(a["execution"].astype(np.int64), block_of[a["instruction"]])
-        found = [(a["block"].astype(np.int64), a["thread"].astype(np.int64), executions, order_of[a["instruction"]])]
-        found += [tuple(np.array(rows, np.int64).reshape(-1, 4).T) for rows in (waits, variables)]
-        return [(b, t, self._ranks_of(e, o)) for b, t, e, o in found]
+        columns = [np.stack([a["block"].astype(np.int64), a["thread"], executions, orders])]
+        columns += [np.array(rows, np.int64).reshape(-1, 4).T for rows in (waits, variables)]
+        return [(block, thread, self._ranks_of(execution, order)) for block, thread, execution, order in columns]
 
     def _homes(self, executions: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-        """Return the execution of the basic block that an access stands in.
-
-        That may be one around the execution that it was booked to: a ``for`` over an array loads the next element
-        when the round before has ended.
-        """
+        """Return the execution that an access belongs to, which stands in one of the basic ``blocks``."""
         pairs, which = np.unique(executions << 32 | blocks, return_inverse=True)
-        homes = np.empty(len(pairs), np.int64)
-        for n, pair in enumerate(pairs.tolist()):
-            execution, block = pair >> 32, pair & 0xFFFFFFFF
-            home = execution
-            while home and self.trace.executions[home][1] != block:
-                home = self.trace.executions[home][0]
-            homes[n] = home or execution
-        return homes[which]
+        numbers = {key: number for number, key in enumerate(self.trace.executions)}
+        homes = [self._home(pair >> 32, pair & 0xFFFFFFFF, numbers) for pair in pairs.tolist()]
+        return np.array(homes, np.int64)[which]
+
+    def _home(self, execution: int, block: int, numbers: dict[tuple[int, int, int], int]) -> int:
+        """Return the execution of ``block`` in or around an execution to which an access was booked.
+
+        A ``for`` over an array loads an element when the round before has ended: the load belongs to the next round.
+        """
+        home, inner = execution, 0
+        while home and self.trace.executions[home][1] != block:
+            home, inner = self.trace.executions[home][0], home
+        _, inside, turn = self.trace.executions[inner]
+        if home and inner and self.trace.basic_blocks[inside].kind == "loop":
+            return numbers.get((home, inside, turn + 2), home)
+        return home or execution
 
     def _ranks_of(self, executions: np.ndarray, orders: np.ndarray) -> np.ndarray:
         """Return the rank of the cut that each record, by its execution and order, belongs to."""
@@ -306,16 +308,13 @@ class Steps:
         lines = np.zeros(len(self._rank), np.int64)
         lines[self._rank] = [cut.line for cuts in self.cuts for cut in cuts]
         for fault in filter(_ends_a_thread, self.trace.faults):
-            block, thread = (_number(p, n) for p, n in zip(*self._party(fault), strict=True))
-            mine = (blocks == block) & (threads == thread)
+            party, launch = fault.parties[0], self.trace.launch
+            mine = blocks == _number(party.block, launch.grid)
+            mine &= threads == _number(party.thread, launch.block)
             there = ranks[mine & (lines[ranks] == fault.line)]
             if len(there):
                 lost |= mine & (ranks > there.max())
         return lost
-
-    def _party(self, fault: Fault) -> tuple[tuple, tuple]:
-        party, launch = fault.parties[0], self.trace.launch
-        return (party.block, party.thread), (launch.grid, launch.block)
 
     def _grouped(self, blocks: np.ndarray, threads: np.ndarray, ranks: np.ndarray) -> Groups:
         """Return records by step, within it by thread and time."""
@@ -406,6 +405,9 @@ def shown(value: Any) -> str:
     >>> shown(np.float32(0.1)), shown((np.int64(3), True))
     ('0.1', '(3, True)')
     """
+    if isinstance(value, str):  # what a trace keeps of an array: its name, dtype and shape
+        name, _, rest = value.partition(": ")
+        return f"{name}: records{rest[rest.rindex('[') :]}" if rest.startswith(("{", "[(")) else value
     if isinstance(value, View):
         return f"{value.name}: {value.dtype}{list(value.sizes)}"
     if isinstance(value, Record):

@@ -17,7 +17,7 @@ from rich.text import Text
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
 from nanoeuler.simt.traced.contents import leaves
-from nanoeuler.simt.traced.screen import Line, columns, lane_table, number, source_lines, step_lines, table
+from nanoeuler.simt.traced.screen import Line, columns, lane_table, source_lines, step_lines, table
 from nanoeuler.simt.traced.steps import Step, shown
 
 if TYPE_CHECKING:

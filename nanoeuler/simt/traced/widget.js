@@ -228,10 +228,706 @@
     if (Number.isInteger(value) && Math.abs(value) < 1e5) return String(value);
     const size = Math.abs(value);
     if (size >= 1e5 || size < 1e-3) return value.toExponential(0).replace("e+", "e");
-    return value.toPrecision(size < 1 ? 2 : 3).replace(/^(-?)0\./, "$1.").replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+    if (size >= 1000) return value.toFixed(0);
+    return value.toPrecision(3).replace(/^(-?)0\./, "$1.").replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
   }
 
   if (typeof document === "undefined") {
     module.exports = { Launch, column, brief, bits };
     return;
   }
+
+  // --- What shows it ------------------------------------------------------------------------------------------------
+
+  const KINDS = ["r", "w", "a"];
+  const DEEDS = [["reads ", " == "], ["writes ", " = "], ["changes ", " atomically to "]]; // before and behind the name
+  const SPEEDS = [[1, "1 step a second"], [3, "3 steps a second"], [10, "10 steps a second"], [40, "40 steps a second"]];
+  const [ROWS, COLUMNS] = [32, 64]; // of an array that are seen at once
+  const WRAP = 32; // columns of an array with one axis; half of it for one with few elements
+  const FEW = 256;
+  const ICONS = {
+    start: "M5 3v10M13 3 7 8l6 5z", back: "M11 3 4 8l7 5z", play: "M4 2.5 13 8l-9 5.5z", pause: "M5 3v10M11 3v10",
+    step: "M5 3l7 5-7 5z", stop: "M11 3v10M3 3l6 5-6 5z",
+  };
+
+  function h(name, options, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(options || {})) {
+      if (key === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
+      else if (key === "class") made.className = value;
+      else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
+    }
+    made.append(...children.filter((child) => child !== null && child !== undefined));
+    return made;
+  }
+
+  function svg(name, options, ...children) {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(options)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  function icon(name) {
+    return svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS[name] }));
+  }
+
+  function button(title, name, act, text) {
+    const options = { type: "button", title, "aria-label": title, on: { click: act } };
+    return h("button", options, icon(name), text ? h("span", {}, text) : null);
+  }
+
+  function choice(label, entries, act) {
+    const made = h("select", { "aria-label": label, on: { change: () => act(Number(made.value)) } });
+    made.append(...entries.map(([value, text]) => h("option", { value }, text)));
+    return made;
+  }
+
+  function triple(index) { return `(${index.join(", ")})`; }
+
+  const WORDS = "and as assert break class continue def elif else for from if import in is lambda not or pass raise " +
+    "return while True False None";
+  const TOKEN = new RegExp(
+    `("""|''')|(#.*)|("(?:[^"\\\\]|\\\\.)*"|'(?:[^'\\\\]|\\\\.)*')|\\b(${WORDS.split(" ").join("|")})\\b|\\b(\\d[\\w.]*)`, "g",
+  );
+
+  // Lines of Python with their comments, texts, words and numbers marked; `quoted` is the quote that a text began with.
+  function highlighted(lines) {
+    let quoted = "";
+    return lines.map((line) => {
+      const made = h("code");
+      let at = 0;
+      if (quoted) {
+        const end = line.indexOf(quoted);
+        at = end < 0 ? line.length : end + 3;
+        made.append(h("i", { class: "text" }, line.slice(0, at)));
+        if (end >= 0) quoted = "";
+      }
+      for (const match of line.matchAll(TOKEN)) {
+        if (match.index < at) continue;
+        made.append(line.slice(at, match.index));
+        let [text, end] = [match[0], match.index + match[0].length];
+        if (match[1]) {
+          const close = line.indexOf(match[1], end);
+          quoted = close < 0 ? match[1] : "";
+          end = close < 0 ? line.length : close + 3;
+          text = line.slice(match.index, end);
+        }
+        const kind = match[2] ? "note" : match[4] ? "word" : match[5] ? "number" : "text";
+        made.append(h("i", { class: kind }, text));
+        at = end;
+      }
+      made.append(line.slice(at));
+      return made;
+    });
+  }
+
+  // One array, a page of it at a time.
+  class Grid {
+    constructor(launch, number) {
+      [this.launch, this.number, this.grid] = [launch, number, launch.grids[number]];
+      const shape = this.grid.shape;
+      this.size = shape.reduce((a, b) => a * b, 1);
+      this.columns = shape.length > 1 ? shape[shape.length - 1] : Math.min(this.size, this.size > FEW ? WRAP : WRAP / 2);
+      this.rows = shape.length > 1 ? shape[shape.length - 2] : Math.ceil(this.size / this.columns);
+      this.page = { slice: 0, row: 0, column: 0 };
+      this.numbers = this.columns <= 20 && Math.min(this.rows, ROWS) * this.columns <= 2 * FEW;
+      this.places = this.grid.cells && new Map(Array.from(this.grid.cells, (element, place) => [element, place]));
+      this.node = h("details", { class: "grid" });
+      this.node.open = ["shared", "local"].includes(this.grid.scope) || !launch.grids.some((g) => g.scope === "shared");
+      this.build();
+    }
+
+    build() {
+      const grid = this.grid;
+      this.known = h("span", { class: "dim" });
+      this.where = h("span", { class: "where" });
+      this.readout = h("div", { class: "readout" });
+      this.table = h("div", { class: "cells", role: "img" });
+      const toggle = h("button", { type: "button", "aria-pressed": this.numbers, on: { click: () => {
+        this.numbers = !this.numbers;
+        toggle.setAttribute("aria-pressed", this.numbers);
+        this.shown = "";
+        this.update();
+      } } }, "numbers");
+      this.pager = h("span", { class: "pager" }, ...this.pageButtons());
+      const title = h("b", {}, grid.name);
+      this.node.append(
+        h("summary", {}, title, ` ${grid.scope} ${grid.dtype} [${grid.shape.join(", ")}] `, this.known),
+        h("div", { class: "tools" }, toggle, this.pager, this.where),
+        h("div", { class: "scroll" }, this.table), this.readout,
+      );
+      this.node.addEventListener("toggle", () => this.update());
+      this.table.addEventListener("mouseover", (event) => this.tell(event.target));
+      this.table.addEventListener("mouseleave", () => { this.readout.textContent = ""; });
+    }
+
+    pageButtons() {
+      const slices = this.size / (this.rows * this.columns);
+      const moves = [["slice", slices, 1, "slice"], ["row", this.rows, ROWS, "rows"], ["column", this.columns, COLUMNS, "columns"]];
+      return moves.filter(([, count, by]) => count > by).flatMap(([name, count, by, text]) => [-by, by].map((move) => {
+        const act = () => { this.page[name] = Math.max(0, Math.min(this.page[name] + move, Math.ceil(count / by) * by - by)); this.update(); };
+        return h("button", { type: "button", on: { click: act } }, move < 0 ? `‹ ${text}` : `${text} ›`);
+      }));
+    }
+
+    element(place) { return this.grid.cells ? this.grid.cells[place] : place; }
+
+    place(element) {
+      if (element >= this.size) return -1;
+      if (!this.places) return element;
+      return this.places.has(element) ? this.places.get(element) : -1;
+    }
+
+    // Turn to the page on which a cell is.
+    follow(place) {
+      const element = this.element(place);
+      const within = element % (this.rows * this.columns);
+      const [row, column_] = [Math.floor(within / this.columns), within % this.columns];
+      const slice = this.grid.shape.length > 1 ? Math.floor(element / (this.rows * this.columns)) : 0;
+      this.page = { slice, row: row - row % ROWS, column: column_ - column_ % COLUMNS };
+    }
+
+    // Make the cells of the page anew.
+    lay() {
+      const { slice, row, column: first } = this.page;
+      const [rows, columns_] = [Math.min(ROWS, this.rows - row), Math.min(COLUMNS, this.columns - first)];
+      const every = this.numbers ? 1 : 4;
+      const one = this.grid.shape.length === 1;
+      this.cells = [];
+      const made = [h("span", { class: "axis" })];
+      for (let c = 0; c < columns_; c++) made.push(h("span", { class: "axis" }, c % every ? "" : String(first + c)));
+      for (let r = 0; r < rows; r++) {
+        made.push(h("span", { class: "axis" }, String(one ? (row + r) * this.columns : row + r)));
+        for (let c = 0; c < columns_; c++) {
+          const element = (slice * this.rows + row + r) * this.columns + first + c;
+          const node = h("span");
+          made.push(node);
+          if (element < this.size) this.cells.push({ node, place: this.place(element), text: null, look: null });
+          else node.className = "none";
+        }
+      }
+      this.table.className = this.numbers ? "cells numbers" : "cells";
+      this.table.style.gridTemplateColumns = `auto repeat(${columns_}, var(--cell))`;
+      this.table.replaceChildren(...made);
+      this.byNode = new Map(this.cells.map((cell) => [cell.node, cell]));
+    }
+
+    // Show the grid after a step. `accesses` are those of the step.
+    update(state) {
+      this.state = state || this.state;
+      if (!this.state) return;
+      const { step, thread, accesses } = this.state;
+      const mine = accesses.filter((a) => a.grid === this.number);
+      if (state && mine.length) {
+        const ours = mine.find((a) => a.thread === thread) || mine.find((a) => a.thread >>> 5 === thread >>> 5);
+        if (ours) this.follow(ours.cell);
+      }
+      const contents = this.launch.contents(step, this.grid, thread);
+      this.contents = contents;
+      const known = contents.reduce((count, text) => count + (text >= 0), 0);
+      const given = this.grid.initial !== null;
+      this.known.textContent = given ? "" : known === this.size ? "all written" : `${known} of ${this.size} written`;
+      this.node.classList.toggle("touched", mine.length > 0);
+      if (!this.node.open) return;
+      const layout = JSON.stringify([this.page, this.numbers]);
+      if (layout !== this.shown) this.lay();
+      this.shown = layout;
+      this.tellPage();
+      const marked = marks(mine, thread);
+      this.fill(contents, marked);
+      if (state) this.reveal(marked);
+      this.table.setAttribute("aria-label", `${this.grid.name}: ${known} of ${this.size} elements known`);
+    }
+
+    // Bring what the chosen thread touches into view, inside the grid's own panel.
+    reveal(marked) {
+      const panel = this.table.parentNode;
+      const cell = this.cells.find(({ place }) => marked.has(place) && marked.get(place).rank === 2);
+      if (!cell || panel.scrollWidth <= panel.clientWidth) return;
+      const left = cell.node.offsetLeft - panel.offsetLeft;
+      if (left < panel.scrollLeft + 50 || left > panel.scrollLeft + panel.clientWidth - 60) panel.scrollLeft = left - panel.clientWidth / 2;
+    }
+
+    fill(contents, marked) {
+      for (const cell of this.cells) {
+        const text = cell.place < 0 || contents[cell.place] < 0 ? "" : brief(this.launch.texts[contents[cell.place]]);
+        const mark = marked.get(cell.place);
+        const known = cell.place < 0 ? "away" : contents[cell.place] < 0 ? "empty" : "known";
+        const look = mark ? `${known} ${[...mark.kinds].join(" ")} ${mark.near}` : known;
+        if (text !== cell.text) cell.node.textContent = cell.text = text;
+        if (look !== cell.look) {
+          cell.node.className = cell.look = look;
+          if (mark) cell.node.dataset.mark = mark.kinds;
+          else delete cell.node.dataset.mark;
+        }
+      }
+    }
+
+    tellPage() {
+      const { slice, row, column: first } = this.page;
+      const parts = [];
+      const shape = this.grid.shape;
+      if (shape.length > 2) {
+        const lead = this.launch.index({ shape: shape.slice(0, -2) }, slice);
+        parts.push(`[${lead.join(", ")}, :, :]`);
+      }
+      if (this.rows > ROWS) parts.push(`rows ${row}–${Math.min(row + ROWS, this.rows) - 1}`);
+      if (this.columns > COLUMNS) parts.push(`columns ${first}–${Math.min(first + COLUMNS, this.columns) - 1}`);
+      this.where.textContent = parts.join(", ");
+    }
+
+    // Tell the element under the pointer, in full.
+    tell(node) {
+      const cell = this.byNode && this.byNode.get(node);
+      if (!cell) return;
+      if (cell.place < 0) this.readout.textContent = "no thread that is followed touches this element";
+      else {
+        const text = this.contents[cell.place];
+        const value = text < 0 ? "has not been written" : `= ${this.launch.texts[text]}`;
+        this.readout.textContent = `${this.launch.label(this.grid, cell.place)} ${value}`;
+      }
+    }
+  }
+
+  // What to mark: for each cell the kinds of its accesses, and whether the chosen thread, its warp or another is there.
+  function marks(accesses, thread) {
+    const found = new Map();
+    for (const access of accesses) {
+      const near = access.thread === thread ? 2 : access.thread >>> 5 === thread >>> 5 ? 1 : 0;
+      const old = found.get(access.cell);
+      if (old && old.rank > near) continue;
+      const kinds = old && old.rank === near ? old.kinds : "";
+      const letter = KINDS[access.kind];
+      const both = kinds.includes(letter) ? kinds : kinds + letter;
+      found.set(access.cell, { kinds: both, rank: near, near: ["far", "near", "mine"][near] });
+    }
+    return found;
+  }
+
+  class View {
+    constructor(root, launch) {
+      [this.root, this.launch] = [root, launch];
+      root.tabIndex = -1; // a click anywhere in it brings the keys here
+      const asked = new URLSearchParams(location.hash.slice(1));
+      this.step = clamp(Number(asked.get("step") ?? launch.data.position), 0, launch.count - 1);
+      this.thread = clamp(Number(asked.get("thread") ?? launch.data.thread), 0, launch.threads - 1);
+      this.picked = null; // the variable that is shown across the lanes; null: the one assigned last
+      this.frame = null; // the call whose variables are shown; null: the innermost
+      this.timer = 0;
+      this.grids = launch.grids.map((_, number) => new Grid(launch, number));
+      for (const grid of this.grids) if (asked.getAll("open").includes(grid.grid.name)) grid.node.open = true;
+      this.build();
+      this.update();
+      root.addEventListener("keydown", (event) => this.key(event));
+    }
+
+    // The frame of the page
+
+    build() {
+      this.root.append(...[
+        this.head(), this.faults(), this.controls(), this.timeline(),
+        h("div", { class: "body" }, h("div", {}, this.code(), this.across()), this.side()), this.arrays(),
+        h("p", { class: "keys" }, "Keys: ← → step, space plays, b and B barriers, t and T the steps of this thread, " +
+          "↑ ↓ lanes, Home and End."),
+      ].filter(Boolean));
+    }
+
+    head() {
+      const { kernel, grid, block } = this.launch.data;
+      this.block = h("span", {});
+      return h("header", {}, h("b", { class: "kernel" }, kernel), this.block,
+        h("span", { class: "dim" }, `grid ${triple(grid)} blocks of ${triple(block)} threads`));
+    }
+
+    faults() {
+      const { faults } = this.launch.data;
+      if (!faults.length) return null;
+      const what = "What is shown is one outcome of several that such a kernel may have.";
+      return h("div", { class: "faults", role: "note" }, ...faults.map((f) => h("div", {}, f)), h("div", {}, what));
+    }
+
+    controls() {
+      const launch = this.launch;
+      this.playing = button("Play", "play", () => this.play(), "play");
+      this.speed = choice("Speed", SPEEDS, () => this.timer && this.start());
+      this.speed.value = "3";
+      this.number = h("output", { class: "number" });
+      const warps = launch.data.warps.map((w) => [w, `warp ${w}`]);
+      this.warps = choice("Warp", warps, (warp) => this.look(warp * LANES));
+      this.lanes = choice("Thread", [], (thread) => this.look(thread));
+      const blocks = Object.values(launch.data.blocks).map((index, n) => [n, `block ${triple(index)}`]);
+      this.blocks = blocks.length > 1 ? choice("Block", blocks, (n) => this.go(launch.steps.block.indexOf(n))) : null;
+      return h("div", { class: "controls" },
+        h("span", { class: "group" },
+          button("Previous barrier (B)", "start", () => this.go(launch.barrier(this.step, -1)), "barrier"),
+          button("Step back (←)", "back", () => this.go(this.step - 1), "back"),
+          button("Step (→)", "step", () => this.go(this.step + 1), "step"),
+          button("Next barrier (b)", "stop", () => this.go(launch.barrier(this.step, 1)), "barrier")),
+        h("span", { class: "group" }, this.playing, this.speed), this.number,
+        h("span", { class: "group right" }, this.blocks, this.warps, this.lanes));
+    }
+
+    timeline() {
+      this.slider = h("input", { type: "range", min: 0, max: this.launch.count - 1, "aria-label": "Step", on: {
+        input: () => this.go(Number(this.slider.value)),
+      } });
+      this.strip = svg("svg", { class: "strip", preserveAspectRatio: "none", "aria-hidden": "true" });
+      this.live = h("div", { class: "hidden", "aria-live": "polite" });
+      this.caption = h("p", { class: "caption" });
+      return h("div", { class: "timeline" }, this.strip, this.slider, this.caption, this.live);
+    }
+
+    // How many lanes of the warp run each step, and where the barriers are.
+    drawStrip(warp) {
+      const [launch, most] = [this.launch, 1200];
+      const by = Math.max(1, Math.ceil(launch.count / most));
+      const height = Math.min(LANES, launch.threads - warp * LANES);
+      let path = `M0 ${height}`;
+      const stops = [];
+      for (let n = 0; n < launch.count; n += by) {
+        let lanes = 0;
+        for (let m = n; m < Math.min(n + by, launch.count); m++) {
+          lanes = Math.max(lanes, bits(launch.lanes(m, warp)));
+          if (launch.steps.barrier[m]) stops.push(m + 0.5);
+        }
+        path += `V${height - lanes}H${Math.min(n + by, launch.count)}`;
+      }
+      this.caption.textContent = `above: how many lanes of warp ${warp} run each step; dashed: barriers`;
+      this.strip.setAttribute("viewBox", `0 0 ${launch.count} ${height}`);
+      const bars = stops.length <= most ? stops.map((x) => `M${x} 0V${height}`).join("") : "";
+      this.strip.replaceChildren(svg("path", { class: "lanes", d: `${path}V${height}z` }),
+        svg("path", { class: "stops", d: bars, "vector-effect": "non-scaling-stroke" }));
+    }
+
+    code() {
+      this.rows = [];
+      const functions = this.launch.data.functions.map((func, number) => {
+        this.rows[number] = highlighted(func.lines).map((code, n) => {
+          const note = h("span", { class: "others" });
+          return h("div", { class: "row" }, h("span", { class: "line" }, String(func.first + n)), code, note);
+        });
+        return h("section", {}, h("h4", {}, `${func.name}, ${func.file}`), ...this.rows[number]);
+      });
+      this.source = h("div", { class: "code", tabindex: 0, "aria-label": "Source" }, ...functions);
+      return this.source;
+    }
+
+    side() {
+      this.warpTitle = h("h3");
+      this.laneCells = h("div", { class: "lanes" });
+      this.warpCells = h("div", { class: "warps" });
+      this.doing = h("ul", { class: "deeds" });
+      this.threadTitle = h("h3");
+      this.deeds = h("ul", { class: "deeds" });
+      this.frames = h("div", { class: "frames" });
+      this.variables = h("table", { class: "variables" });
+      this.given = h("p", { class: "given" });
+      return h("div", {},
+        h("section", {}, this.warpTitle, this.laneCells, this.warpCells, this.doing),
+        h("section", {}, this.threadTitle, this.deeds, this.frames, this.variables, this.given));
+    }
+
+    across() {
+      this.acrossTitle = h("h3");
+      this.acrossCells = h("div", { class: "across" });
+      return h("section", { class: "last" }, this.acrossTitle, this.acrossCells);
+    }
+
+    arrays() {
+      const order = ["shared", "local", "global", "constant"];
+      const sorted = [...this.grids].sort((a, b) => order.indexOf(a.grid.scope) - order.indexOf(b.grid.scope));
+      const cell = (look, mark) => h("span", { class: look, "data-mark": mark || null });
+      const key = (made, text) => h("span", { class: "key" }, made, text);
+      const legend = h("div", { class: "legend cells" },
+        key(cell("known"), "has a value"), key(cell("empty"), "never written"),
+        key(cell("known r near", "r"), "read"), key(cell("known w near", "w"), "written"),
+        key(cell("known a near", "a"), "changed by an atomic"),
+        key(cell("known r mine", "r"), "by this thread"), key(cell("known r far", "r"), "by another warp"));
+      return h("div", { class: "arrays" }, legend, ...sorted.map((grid) => grid.node));
+    }
+
+    // Moves
+
+    go(step) {
+      this.step = clamp(step, 0, this.launch.count - 1);
+      this.frame = null;
+      this.update();
+    }
+
+    look(thread) {
+      this.thread = clamp(thread, 0, this.launch.threads - 1);
+      this.frame = null;
+      this.update();
+    }
+
+    play() { if (this.timer) this.stop(); else this.start(); }
+
+    start() {
+      clearInterval(this.timer);
+      if (this.step === this.launch.count - 1) this.go(0);
+      this.timer = setInterval(() => this.tick(), 1000 / Number(this.speed.value));
+      this.showPlaying();
+    }
+
+    stop() {
+      clearInterval(this.timer);
+      this.timer = 0;
+      this.showPlaying();
+      this.say();
+    }
+
+    tick() {
+      if (!this.root.isConnected || this.step >= this.launch.count - 1) this.stop();
+      else this.go(this.step + 1);
+    }
+
+    showPlaying() {
+      const text = this.timer ? "pause" : "play";
+      this.playing.replaceChildren(icon(text), h("span", {}, text));
+      this.playing.setAttribute("aria-label", this.timer ? "Pause" : "Play");
+      this.playing.title = this.timer ? "Pause (space)" : "Play (space)";
+    }
+
+    key(event) {
+      const target = event.target.tagName;
+      const native = target === "SELECT" || (target === "INPUT" && event.key.startsWith("Arrow"));
+      const pressed = event.key === " " && (target === "BUTTON" || target === "SUMMARY");
+      if (event.ctrlKey || event.metaKey || event.altKey || native || pressed) return;
+      const lane = (by) => clamp(this.thread + by, (this.thread >>> 5) * LANES, Math.min(this.launch.threads, (this.thread >>> 5) * LANES + LANES) - 1);
+      const acts = {
+        ArrowRight: () => this.go(this.step + 1), ArrowLeft: () => this.go(this.step - 1),
+        ArrowUp: () => this.look(lane(-1)), ArrowDown: () => this.look(lane(1)),
+        Home: () => this.go(0), End: () => this.go(this.launch.count - 1), " ": () => this.play(),
+        b: () => this.go(this.launch.barrier(this.step, 1)), B: () => this.go(this.launch.barrier(this.step, -1)),
+        t: () => this.go(this.launch.turn(this.step, this.thread, 1)),
+        T: () => this.go(this.launch.turn(this.step, this.thread, -1)),
+      };
+      if (!acts[event.key]) return;
+      event.preventDefault();
+      acts[event.key]();
+    }
+
+    // What changes with each move
+
+    update() {
+      const { launch, step, thread } = this;
+      const accesses = launch.accessesOf(step);
+      const warp = thread >>> 5;
+      if (warp !== this.shownWarp) this.turnToWarp(warp);
+      this.lanes.value = String(thread);
+      this.slider.value = String(step);
+      this.number.textContent = `step ${step} of ${launch.count - 1}`;
+      const block = launch.steps.block[step];
+      if (this.blocks) this.blocks.value = String(block);
+      this.block.textContent = `block ${triple(Object.values(launch.data.blocks)[block])}`;
+      this.updateWarp(warp, accesses);
+      this.updateThread(accesses);
+      this.updateSource(warp);
+      for (const grid of this.grids) grid.update({ step, thread, accesses });
+      Object.assign(this.root.dataset, { step, thread, line: launch.steps.line[step] });
+      if (!this.timer) this.say();
+      this.root.dispatchEvent(new Event("stepped"));
+    }
+
+    say() {
+      const { launch, step } = this;
+      this.live.textContent = `step ${step}, line ${launch.steps.line[step]}, ${this.warpTitle.textContent}`;
+    }
+
+    turnToWarp(warp) {
+      this.shownWarp = warp;
+      this.warps.value = String(warp);
+      const { launch } = this;
+      const threads = [];
+      for (let t = warp * LANES; t < Math.min((warp + 1) * LANES, launch.threads); t++) threads.push(t);
+      const named = threads.map((t) => [t, `thread ${triple(launch.position(t, launch.data.block))}`]);
+      this.lanes.replaceChildren(...named.map(([value, text]) => h("option", { value }, text)));
+      this.laneCells.replaceChildren(...threads.map((t) => h("button", {
+        type: "button", tabindex: -1, title: named[t % LANES][1], on: { click: () => this.look(t) },
+      }, String(t % LANES))));
+      this.drawStrip(warp);
+    }
+
+    updateWarp(warp, accesses) {
+      const { launch, step, thread } = this;
+      const running = launch.lanes(step, warp);
+      const nodes = [...this.laneCells.children];
+      const all = launch.running(step);
+      this.waiting = [];
+      let ended = 0;
+      nodes.forEach((node, lane) => {
+        const here = (running >>> lane & 1) === 1;
+        const over = !here && launch.ended(step, warp * LANES + lane);
+        if (over) ended++;
+        else if (!here) this.waiting.push(warp * LANES + lane);
+        node.className = here ? "on" : over ? "over" : "off";
+        if (warp * LANES + lane === thread) node.classList.add("me");
+        node.setAttribute("aria-pressed", String(warp * LANES + lane === thread));
+      });
+      const over = ended ? `, ${ended} ended` : "";
+      this.warpTitle.textContent = `Warp ${warp}: ${bits(running)} of ${nodes.length} lanes run this line${over}`;
+      this.updateWarps(warp, all);
+      const ours = accesses.filter((a) => a.thread >>> 5 === warp);
+      this.doing.replaceChildren(...launch.summary(ours).map(({ kind, name, lanes }) => {
+        const [who, s] = lanes === 1 ? ["1 lane", "s"] : [`${lanes} lanes`, ""];
+        return h("li", { class: KINDS[kind] }, `${who} ${["read", "write", "change"][kind]}${s} ${name}`);
+      }));
+    }
+
+    // The warps of the block, each as a bar of the lanes that run.
+    updateWarps(warp, all) {
+      const { launch, step } = this;
+      if (launch.words < 2) return;
+      if (!this.warpCells.children.length) {
+        const followed = new Set(launch.data.warps);
+        const cells = Array.from({ length: launch.words }, (_, w) => h("button", {
+          type: "button", tabindex: -1, disabled: followed.has(w) ? null : "", on: { click: () => this.look(w * LANES) },
+        }));
+        this.warpCells.append(h("span", { class: "dim" }), ...cells);
+      }
+      const [title, ...cells] = this.warpCells.children;
+      title.textContent = `All warps: ${all} of ${launch.threads} threads`;
+      cells.forEach((node, w) => {
+        const lanes = bits(launch.lanes(step, w));
+        node.title = `warp ${w}: ${lanes} lanes run this line`;
+        node.style.setProperty("--share", `${100 * lanes / Math.min(LANES, launch.threads - w * LANES)}%`);
+        node.className = w === warp ? "me" : "";
+      });
+    }
+
+    updateThread(accesses) {
+      const { launch, step, thread } = this;
+      const index = triple(launch.position(thread, launch.data.block));
+      const last = launch.last(step, thread);
+      this.threadTitle.textContent = `Thread ${index}${this.absence(last)}`;
+      const deeds = accesses.filter((a) => a.thread === thread).map((a) =>
+        h("li", { class: KINDS[a.kind] }, `${DEEDS[a.kind][0]}${launch.label(launch.grids[a.grid], a.cell)}${DEEDS[a.kind][1]}${a.text}`));
+      deeds.push(...launch.waitsOf(step, thread).map((text) => h("li", { class: "wait" }, text)));
+      this.deeds.replaceChildren(...deeds);
+      const stack = launch.stack(step, thread);
+      const inner = stack.length ? stack[stack.length - 1].frame : -1;
+      const frame = this.frame ?? inner;
+      this.frames.replaceChildren(...(stack.length > 1 ? stack.map((f) => this.frameButton(f, frame)) : []));
+      this.updateVariables(frame);
+    }
+
+    absence(last) {
+      const { launch, step, thread } = this;
+      if (last === step) return "";
+      if (last < 0) return " has not started";
+      const line = launch.steps.line[last];
+      return launch.ended(step, thread) ? ` has ended, in line ${line}` : ` waits: it has done line ${line}`;
+    }
+
+    frameButton({ frame, function: func, line }, shown) {
+      const act = () => { this.frame = frame; this.update(); };
+      const text = `${this.launch.data.functions[func].name}, line ${line}`;
+      return h("button", { type: "button", "aria-pressed": frame === shown, on: { click: act } }, text);
+    }
+
+    updateVariables(frame) {
+      const { launch, step, thread } = this;
+      const found = launch.variables(step, thread, frame);
+      const numbers = found.filter((v) => !v.array);
+      const now = numbers.filter((v) => v.now);
+      const latest = now.length ? now[now.length - 1].name : this.latest;
+      this.latest = latest;
+      const names = numbers.map((v) => v.name);
+      const across = [this.picked, latest, names[names.length - 1]].find((name) => names.includes(name)) ?? null;
+      const rows = numbers.map((v) => {
+        const act = () => { this.picked = this.picked === v.name ? null : v.name; this.update(); };
+        const options = { type: "button", title: "Show it across the lanes", "aria-pressed": v.name === across, on: { click: act } };
+        return h("tr", { class: v.now ? "now" : null }, h("td", { class: "mark" }, v.now ? "●" : ""),
+          h("th", { scope: "row" }, h("button", options, v.name)), h("td", {}, v.text));
+      });
+      const arrays = found.filter((v) => v.array).map((v) => (v.text.startsWith(`${v.name}: `) ? v.text.replace(": ", " ") : `${v.name} = ${v.text}`));
+      this.given.textContent = arrays.join(", ");
+      this.variables.replaceChildren(...rows);
+      this.updateAcross(frame, across);
+    }
+
+    updateAcross(frame, name) {
+      const { launch, step, thread } = this;
+      const warp = thread >>> 5;
+      this.acrossTitle.textContent = name === null ? "" : `${name} across warp ${warp}`;
+      const values = name === null ? [] : launch.across(step, warp, frame, name);
+      this.acrossCells.replaceChildren(...values.map((value, lane) => {
+        const look = [value && value.now ? "now" : "", warp * LANES + lane === thread ? "me" : ""].join(" ").trim();
+        return h("span", { class: look || null, title: value ? value.text : "not assigned" },
+          h("small", {}, String(lane)), value ? value.text : "–");
+      }));
+    }
+
+    updateSource(warp) {
+      const { launch, step } = this;
+      const at = (func, line) => this.rows[func][line - launch.data.functions[func].first];
+      if (this.current) {
+        this.current.classList.remove("now");
+        this.current.removeAttribute("aria-current");
+      }
+      for (const node of this.noted || []) node.textContent = "";
+      this.current = at(launch.steps.function[step], launch.steps.line[step]);
+      this.current.classList.add("now");
+      this.current.setAttribute("aria-current", "step");
+      const counts = new Map();
+      for (const thread of this.waiting) {
+        const last = launch.last(step, thread);
+        if (last < 0) continue;
+        const node = at(launch.steps.function[last], launch.steps.line[last]).lastChild;
+        counts.set(node, (counts.get(node) || 0) + 1);
+      }
+      this.noted = [...counts.keys()];
+      for (const [node, count] of counts) node.textContent = count === 1 ? "1 lane waits" : `${count} lanes wait`;
+      const kind = ["begins", "", "goes on after the call"][launch.steps.kind[step]];
+      const note = launch.steps.barrier[step] ? "barrier" : kind;
+      if (note) this.remark(note);
+      this.scroll();
+    }
+
+    remark(text) {
+      const node = this.current.lastChild;
+      node.textContent = [text, node.textContent].filter(Boolean).join(", ");
+      this.noted.push(node);
+    }
+
+    // Bring the current line into view inside its own panel: the page stays where it is.
+    scroll() {
+      const [panel, row] = [this.source, this.current];
+      const top = row.offsetTop - panel.offsetTop;
+      if (top < panel.scrollTop + 20 || top > panel.scrollTop + panel.clientHeight - 50) {
+        panel.scrollTop = Math.max(0, top - panel.clientHeight / 3);
+      }
+    }
+  }
+
+  function clamp(number, low, high) { return Math.max(low, Math.min(high, Number.isFinite(number) ? Math.round(number) : low)); }
+
+  // In a frame of its own: the theme of the notebook around it where that can be seen, and as much height as it takes.
+  function settle(root) {
+    let frame = null;
+    try { frame = window.frameElement; } catch (error) { return; }
+    if (!frame || frame.className !== "nanoeuler-frame") return;
+    const body = frame.ownerDocument.body;
+    const page = frame.ownerDocument.documentElement;
+    const theme = () => {
+      const light = body.dataset.jpThemeLight ?? (body.classList.contains("vscode-dark") ? "false" : body.classList.contains("vscode-light") ? "true" : undefined);
+      const named = light === undefined ? page.getAttribute("theme") || page.dataset.theme : light === "true" ? "light" : "dark";
+      if (named === "dark" || named === "light") document.documentElement.dataset.theme = named;
+    };
+    const height = () => {
+      const wanted = Math.min(2000, root.offsetHeight);
+      if (wanted > frame.clientHeight || wanted < frame.clientHeight - 200) frame.style.height = `${wanted}px`;
+    };
+    theme();
+    new MutationObserver(theme).observe(body, { attributes: true });
+    new ResizeObserver(height).observe(root);
+    document.addEventListener("keydown", (event) => { if (event.target === document.body) root.dispatchEvent(new KeyboardEvent("keydown", event)); });
+  }
+
+  for (const root of document.querySelectorAll(".nanoeuler-stepper:not([data-step])")) {
+    const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+    new View(root, new Launch(data));
+    settle(root);
+  }
+})();

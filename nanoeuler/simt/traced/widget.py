@@ -40,7 +40,7 @@ def notebook_html(stepper: "Stepper") -> str:
     title = html.escape(f"Steps of {stepper.trace.kernel}", quote=True)
     page = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
-        f'<body style="margin:0">{fragment}</body></html>'
+        f'<body style="margin:0;display:grid;min-height:100vh">{fragment}</body></html>'
     )
     return (
         f'<iframe class="nanoeuler-frame" title="{title}" style="width:100%;height:{HEIGHT}px;border:0" '
@@ -199,7 +199,7 @@ def _assignments(stepper: "Stepper", texts: Texts) -> dict[str, Any]:
     groups, variables = stepper.steps.of_variables, stepper.trace.variables
     ordered = [variables[n] for n in groups.members]
     names = {name: n for n, name in enumerate(dict.fromkeys(v.name for v in ordered))}
-    arrays = {texts.number(v.value) for v in ordered if isinstance(v.value, str)}
+    arrays = {texts.number(shown(v.value)) for v in ordered if isinstance(v.value, str)}
     return {
         "counts": column(np.diff(groups.starts)),
         "names": list(names),

@@ -33,7 +33,6 @@ class Case:
     shared_loads: tuple[int, int, int] = NONE
     shared_stores: tuple[int, int, int] = NONE
     shared_atomics: tuple[int, int, int] = NONE
-    straight: bool = True  # no branch and no loop: each instruction of the machine code runs once a warp
 
 
 CASES: dict[str, Case] = {}
@@ -284,9 +283,7 @@ def two_half_warps(out, x):
         out[i] = -x[i]
 
 
-CASES["two half warps"] = Case(
-    two_half_warps, 32, lambda: pair(32), loads=(2, 4, 128), stores=(2, 4, 128), straight=False
-)
+CASES["two half warps"] = Case(two_half_warps, 32, lambda: pair(32), loads=(2, 4, 128), stores=(2, 4, 128))
 
 
 # Even lanes, then odd ones: each way every second element of 128 bytes, so 4 sectors for 64 bytes, twice.
@@ -299,9 +296,7 @@ def even_and_odd(out, x):
         out[i] = -x[i]
 
 
-CASES["even and odd lanes"] = Case(
-    even_and_odd, 32, lambda: pair(32), loads=(2, 8, 128), stores=(2, 8, 128), used=0.5, straight=False
-)
+CASES["even and odd lanes"] = Case(even_and_odd, 32, lambda: pair(32), loads=(2, 8, 128), stores=(2, 8, 128), used=0.5)
 
 
 # 32 lanes add to one element: one request, one sector, 4 bytes.
@@ -370,6 +365,29 @@ CASES["padded tile"] = Case(
 )
 
 
+# In shared memory both parts of a complex64 go at once, 8 bytes a lane. 16 lanes fill all 32 banks, forwards as
+# backwards, so two half warps, 2 wavefronts: the least. In global memory: 2 requests, 8 sectors each, half used.
+@cuda.jit
+def backwards(out, x):
+    s = cuda.shared.array(32, complex64)
+    i = cuda.threadIdx.x
+    s[i] = x[i]
+    cuda.syncthreads()
+    out[i] = s[31 - i]
+
+
+CASES["shared complex64"] = Case(
+    backwards,
+    32,
+    lambda: pair(32, np.complex64),
+    loads=(2, 16, 256),
+    stores=(2, 16, 256),
+    used=0.5,
+    shared_loads=(1, 2, 0),
+    shared_stores=(1, 2, 0),
+)
+
+
 def through_shared(kind: Any, size: int, index: Callable) -> Any:
     """Return a kernel whose lanes store side by side in shared memory and load from ``index`` of their number."""
 
@@ -419,7 +437,6 @@ CASES["shared broadcast"] = Case(
     stores=(1, 4, 128),
     shared_loads=(1, 1, 0),
     shared_stores=(1, 1, 0),
-    straight=False,
 )
 # Half the lanes want word 0, half word 1, two banks: 1 wavefront.
 CASES["shared, two words"] = Case(
@@ -430,7 +447,6 @@ CASES["shared, two words"] = Case(
     stores=(1, 4, 128),
     shared_loads=(1, 1, 0),
     shared_stores=(1, 1, 0),
-    straight=False,
 )
 # Words 0, 2 ... 62: the 16 even banks have two each: 2 wavefronts. 64 elements are stored in two rounds.
 CASES["shared stride 2"] = Case(
@@ -441,7 +457,6 @@ CASES["shared stride 2"] = Case(
     stores=(1, 4, 128),
     shared_loads=(1, 2, 1),
     shared_stores=(2, 2, 0),
-    straight=False,
 )
 # 8 bytes a lane: 16 lanes fill all 32 banks, so two half warps, 2 wavefronts: the least.
 CASES["shared float64"] = Case(
@@ -452,7 +467,6 @@ CASES["shared float64"] = Case(
     stores=(1, 8, 256),
     shared_loads=(1, 2, 0),
     shared_stores=(1, 2, 0),
-    straight=False,
 )
 # In a half warp lane i has words 4 i and 4 i + 1: lanes i and i + 8 share their banks. 2 wavefronts for each half, 4;
 # the least is 2.
@@ -464,20 +478,6 @@ CASES["shared float64 stride 2"] = Case(
     stores=(1, 8, 256),
     shared_loads=(1, 4, 2),
     shared_stores=(2, 4, 0),
-    straight=False,
-)
-# In shared memory both parts of a complex64 are loaded at once, so it is as float64. In global memory: 2 requests,
-# 8 sectors each, half of them used.
-CASES["shared complex64"] = Case(
-    through_shared(complex64, 32, same),
-    32,
-    lambda: pair(32, np.complex64),
-    loads=(2, 16, 256),
-    stores=(2, 16, 256),
-    used=0.5,
-    shared_loads=(1, 2, 0),
-    shared_stores=(1, 2, 0),
-    straight=False,
 )
 # 16 bytes a lane: 8 lanes fill all banks, four quarters, 4 wavefronts.
 CASES["shared complex128"] = Case(
@@ -489,7 +489,6 @@ CASES["shared complex128"] = Case(
     used=0.5,
     shared_loads=(1, 4, 0),
     shared_stores=(1, 4, 0),
-    straight=False,
 )
 # In a quarter lane i has words 8 i to 8 i + 3: lanes i and i + 4 share their banks. 2 wavefronts for each quarter: 8.
 # Elements: 64 * 16 bytes are loaded in two rounds, 32 sectors each, and stored in shared memory with 4 wavefronts each.
@@ -502,7 +501,6 @@ CASES["shared complex128 stride 2"] = Case(
     used=0.5,
     shared_loads=(1, 8, 4),
     shared_stores=(2, 8, 0),
-    straight=False,
 )
 # 32 bytes are 8 words, each wanted by 4 lanes: no two words of a bank. Stores of bytes of one word do not conflict.
 CASES["shared uint8"] = Case(
@@ -513,7 +511,6 @@ CASES["shared uint8"] = Case(
     stores=(1, 1, 32),
     shared_loads=(1, 1, 0),
     shared_stores=(1, 1, 0),
-    straight=False,
 )
 # Byte 4 i is in word i, in bank i: no conflict. 128 bytes are stored in four rounds of 32 bytes, a sector each.
 CASES["shared uint8 stride 4"] = Case(
@@ -524,7 +521,6 @@ CASES["shared uint8 stride 4"] = Case(
     stores=(1, 1, 32),
     shared_loads=(1, 1, 0),
     shared_stores=(4, 4, 0),
-    straight=False,
 )
 # float16 2 i is in word i: no conflict. 64 elements in two rounds of 64 bytes, 2 sectors each.
 CASES["shared float16 stride 2"] = Case(
@@ -535,7 +531,6 @@ CASES["shared float16 stride 2"] = Case(
     stores=(1, 2, 64),
     shared_loads=(1, 1, 0),
     shared_stores=(2, 2, 0),
-    straight=False,
 )
 # float16 4 i is in word 2 i: two words in each even bank, 2 wavefronts. 128 elements in four rounds.
 CASES["shared float16 stride 4"] = Case(
@@ -546,7 +541,6 @@ CASES["shared float16 stride 4"] = Case(
     stores=(1, 2, 64),
     shared_loads=(1, 2, 1),
     shared_stores=(4, 4, 0),
-    straight=False,
 )
 
 
@@ -574,7 +568,6 @@ CASES["shared atomics on one word"] = Case(
     shared_loads=(1, 1, 0),
     shared_stores=(1, 1, 0),
     shared_atomics=(1, 32, 31),
-    straight=False,
 )
 
 

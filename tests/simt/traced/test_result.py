@@ -267,3 +267,18 @@ def test_lines_are_those_of_the_kernels_file() -> None:
     whole = simt.trace(kernels.namesakes, 1, 4, args)
     line = next(i.line for i in whole.instructions if i.text == "row[1]")
     assert len(simt.trace(kernels.namesakes, 1, 4, args, lines=line).accesses) == whole.select(line=line).sum() == 8
+
+
+def test_a_trace_has_its_numbers_report_and_pictures() -> None:
+    found = simt.trace(kernels.product, 1, (4, 4), (np.zeros((4, 4), np.float32), numbers(4, 4), numbers(4, 4)))
+    line = next(i.line for i in found.instructions if i.text == "tb[k, tx]")
+    assert found.line(line).executions == 4
+    assert str(found) == found.report()
+    assert "H100 SXM" in found.report("h100")
+    assert found.roofline("h100").flops == 2 * 4**3
+    assert repr(found) == "<Trace of product: 208 accesses, 0 faults>"
+    loads = next(i.line for i in found.instructions if i.text == "a[row, start + tx]")
+    pictures = [found.grid("ta"), found.sectors(loads), found.banks(line), found.timeline(), found.animation("ta")]
+    assert all(picture.svg.startswith("<svg") for picture in pictures)
+    with pytest.raises(UserError, match="nothing was done on line 1; lines on which something was: "):
+        found.line(1)

@@ -12,18 +12,19 @@ from nanoeuler.files import written_whole
 from nanoeuler.simt.launch import coordinates
 from nanoeuler.simt.traced.cards import roofline
 from nanoeuler.simt.traced.numbers import Numbers, numbers
-from nanoeuler.simt.traced.page.figures import drawn, figures, folded
+from nanoeuler.simt.traced.page.figures import drawn, figures, folded, unique
 from nanoeuler.simt.traced.page.html import element, words
 from nanoeuler.simt.traced.page.prose import prose
 from nanoeuler.simt.traced.page.source import COLUMNS, listings, shown_path
 from nanoeuler.simt.traced.page.summary import advice, faults, tiles
 from nanoeuler.simt.traced.part import Traced
+from nanoeuler.simt.traced.pictures.roof import roof
 from nanoeuler.simt.traced.result import Trace
 from nanoeuler.simt.traced.stepper import Stepper
 from nanoeuler.simt.traced.widget import html_fragment
 
-ROOM = 3_000_000  # characters of a page's pictures, and
-STEPS = 1_200_000  # of what goes through a launch: with all else a page stays below 5 MB
+ROOM = 2_200_000  # characters of a page's pictures, and
+STEPS = 2_200_000  # of what goes through a launch: with all else a page stays below 5 MB
 #: Nothing may come from elsewhere: the browser is told so.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 SUMMARY = "nanoeuler-summary"  # where a page keeps what an index of pages shows of it
@@ -121,7 +122,7 @@ def _article(number: int, traced: Traced, card: str | None, room: int, several: 
     prefix, trace = f"launch-{number}", traced.trace
     found = numbers(trace)
     name = element("h2", words(f"{number}. " if several else ""), element("code", words(trace.kernel)))
-    shown, left_out = drawn(figures(trace, found), room)
+    shown, left_out = drawn(figures(trace, found), room, f"-{number}")
     made = [
         name,
         element("p", words(f"{shown_path(trace.file)}, line {trace.first_line}"), class_="where"),
@@ -134,7 +135,7 @@ def _article(number: int, traced: Traced, card: str | None, room: int, several: 
         _section("Arrays", _arrays(found), *shown.get("arrays", [])),
         _section("A warp in memory", *shown.get("lines", [])),
         _section("In time", *shown.get("time", [])),
-        _roofline(found, card),
+        _roofline(found, card, f"-{number}"),
     ]
     if left_out:
         made.append(element("p", words(f"Too large for this page: {', '.join(left_out)}."), class_="note"))
@@ -182,14 +183,17 @@ def _arrays(found: Numbers) -> str:
     return element("div", table, class_="scroll", role="region", aria_label="arrays", tabindex="0") if rows else ""
 
 
-def _roofline(found: Numbers, card: str | None) -> str:
+def _roofline(found: Numbers, card: str | None, suffix: str) -> str:
     """Return the place under the roof of a card, in a picture and in words."""
     if card is None:
         return ""
-    from nanoeuler.simt.traced.pictures.roof import roof
-
     one = roofline(found, card)
-    return _section("Roofline", element("div", roof(one).svg, class_="picture"), element("pre", words(one)))
+    points = [
+        ("every request's sectors", one.moved.intensity, None),
+        ("each sector once", one.distinct.intensity, None),
+    ]
+    drawn = roof(points, card=one.card.name, peak_flops=one.peak, bandwidth=one.bandwidth)
+    return _section("Roofline", folded(f"under the roof of {one.card.name}", unique(drawn.svg, suffix), True))
 
 
 def _file(file: str) -> str:

@@ -4,6 +4,7 @@ A picture is part of the page, a few ten thousand characters long. Where there i
 left out.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +12,16 @@ from pathlib import Path
 from nanoeuler.errors import UserError
 from nanoeuler.simt.traced.numbers import LineNumbers, Numbers
 from nanoeuler.simt.traced.page.html import element, words
+from nanoeuler.simt.traced.pictures.animation import animation
+from nanoeuler.simt.traced.pictures.banks import banks
 from nanoeuler.simt.traced.pictures.grid import grid
 from nanoeuler.simt.traced.pictures.picture import Picture
+from nanoeuler.simt.traced.pictures.sectors import sectors
+from nanoeuler.simt.traced.pictures.timeline import timeline
 from nanoeuler.simt.traced.recorder import TracedArray
 from nanoeuler.simt.traced.result import Trace
 
 
-def _later(name):
-    def call(*a, **k):
-        import importlib
-
-        try:
-            return getattr(importlib.import_module(f"nanoeuler.simt.traced.pictures.{name}"), name)(*a, **k)
-        except ImportError as e:
-            raise UserError(str(e))
-
-    return call
-
-
-animation, banks, sectors, timeline = map(_later, ("animation", "banks", "sectors", "timeline"))
 LINES = 6  # of which a page shows a warp's addresses, for each kind of memory
 ARRAYS = 8
 LARGEST = 600_000  # characters of one picture
@@ -49,8 +41,11 @@ def figures(trace: Trace, found: Numbers) -> list[Figure]:
     return [*_arrays(trace), *_lines(trace, found), *_times(trace), *_more(trace, found)]
 
 
-def drawn(candidates: Iterable[Figure], room: int) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the figures as HTML by their group, in ``room`` characters, and the names of those left out."""
+def drawn(candidates: Iterable[Figure], room: int, suffix: str) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the figures as HTML by their group, in ``room`` characters, and the names of those left out.
+
+    ``suffix`` makes the names inside of them differ from those of the same pictures elsewhere in the page.
+    """
     shown: dict[str, list[str]] = {}
     left_out, seen = [], set()
     for figure in candidates:
@@ -59,17 +54,24 @@ def drawn(candidates: Iterable[Figure], room: int) -> tuple[dict[str, list[str]]
         except UserError:  # too many elements, or nothing to show
             left_out.append(figure.name)
             continue
-        if picture.svg in seen:
+        svg = picture.svg
+        if svg in seen:
             continue
-        size = len(picture.svg)
+        size = len(svg)
         if size > min(room, LARGEST):
             left_out.append(figure.name)
             continue
         room -= size
-        seen.add(picture.svg)
+        seen.add(svg)
         first = not shown.get(figure.group)
-        shown.setdefault(figure.group, []).append(folded(figure.name, picture.svg, first))
+        shown.setdefault(figure.group, []).append(folded(figure.name, unique(svg, suffix), first))
     return shown, left_out
+
+
+def unique(svg: str, suffix: str) -> str:
+    """Return a picture under a name that is its own even where the page has the same picture twice."""
+    name = re.search(r' class="(n[0-9a-f]+)"', svg)
+    return svg.replace(name[1], name[1] + suffix) if name else svg
 
 
 def folded(name: str, content: str, is_open: bool) -> str:

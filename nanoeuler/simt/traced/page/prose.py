@@ -14,18 +14,19 @@ def prose(docstring: str | None) -> str:
     >>> prose("Add two numbers.")
     '<p>Add two numbers.</p>'
     """
-    blocks = re.split(r"\n[ \t]*\n", inspect.cleandoc(docstring or "").strip())
-    return "".join(_block(block) for block in blocks if block.strip())
+    blocks = [b for b in re.split(r"\n[ \t]*\n", inspect.cleandoc(docstring or "").strip()) if b.strip()]
+    return "".join(_block(block, before.endswith("::")) for before, block in zip(["", *blocks], blocks, strict=False))
 
 
-def _block(block: str) -> str:
+def _block(block: str, literal: bool) -> str:
+    """Return one block; ``literal`` where the one before announces it, with two colons."""
     lines = block.expandtabs().splitlines()
     section = re.fullmatch(r"(Args|Attributes|Raises|Returns|Yields):", lines[0])
     if section and len(lines) > 1:
         return _listed(section[1], inspect.cleandoc("\n".join(["", *lines[1:]])).splitlines())
-    if any(line.startswith("  ") or _ALIGNED.search(line) for line in lines):
+    if literal or any(line.startswith("  ") or _ALIGNED.search(line) for line in lines):
         return element("pre", words("\n".join(lines)), class_="doc", tabindex="0")
-    return element("p", _inline(" ".join(line.strip() for line in lines)))
+    return element("p", _inline(" ".join(line.strip() for line in lines).replace("::", ":")))
 
 
 TITLES = {"Args": "Arguments", "Raises": "Errors"}

@@ -35,7 +35,7 @@ def tiles(trace: Trace, found: Numbers, part: str) -> str:
         made.append(tile("loaded again", percent(again), f"of {loads.accesses:,} loads", again))
     if banks.requests:
         made.append(
-            tile("bank conflicts", f"{banks.conflicts:,}", f"{short(banks.ways)} times the passes of none")
+            tile("bank conflicts", f"{banks.conflicts:,}", f"{short(banks.ways)}× the least passes")
         )  # fmt: skip
     made.append(tile("arithmetic", f"{format_count(totals.flops)} FLOP", _intensity(found)))
     return element("ul", *made, class_="tiles")

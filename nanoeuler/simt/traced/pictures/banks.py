@@ -62,7 +62,7 @@ def banks(
         drawn, end = _request(trace, request)
         body.append(f'<g transform="translate({number(LEFT)} {number(y)})">{drawn}</g>')
         y += end + 20
-    key, end = legend(y, width, MEANINGS, None)
+    key, end = legend(y, width, MEANINGS)
     said = " ".join(f"The warp {lanes.heading(request)}: {cost(request)}." for request in requests)
     return picture(title, said, width, end, [*body, key])
 
@@ -72,15 +72,16 @@ def cost(request: WarpRequest) -> str:
     one, atomic = np.zeros_like(request.lanes), np.full(len(request.lanes), request.kind == ATOMIC)
     turns, least = (int(n[0]) for n in wavefronts(one, request.lanes, request.addresses, request.sizes, atomic, 1))
     passes = list(_passes(request))
-    told = plural(turns, "wavefront")
-    if turns > least:
-        worst = max(int(p.words_of_bank.max()) for p in passes)
-        told += f" where {least} would do: a bank conflict, {worst} words in the worst bank"
+    several = any(len(who) > 1 for p in passes for who in p.lanes)
+    if turns == least:
+        told = f"{plural(turns, 'wavefront')}, no bank conflict"
     else:
-        told += ", no bank conflict"
-    if any(len(who) > 1 for p in passes for who in p.lanes):
-        several = {WRITE: "of several lanes that write one word one wins", ATOMIC: "lanes update one word in turn"}
-        told += "; " + several.get(request.kind, "a word that several lanes read goes to all at once (broadcast)")
+        told = f"{plural(turns, 'wavefront')} where {least} would do: "
+        worst = max(int(p.words_of_bank.max()) for p in passes)
+        told += "atomics take turns" if request.kind == ATOMIC else f"a bank conflict, {worst} words in the worst bank"
+    if several and request.kind != ATOMIC:
+        written = request.kind == WRITE
+        told += "; of lanes that write one word one wins" if written else "; a word goes to all who read it (broadcast)"
     return told
 
 

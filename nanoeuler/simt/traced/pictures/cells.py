@@ -67,7 +67,7 @@ def _lines(array: TracedArray, region: Region, axis: int | None) -> Cells:
     columns = min(count, 32 if count <= 1024 else 64)
     side = _side(columns)
     wraps = count > columns
-    left = breadth(str(values[-1]), 10) + 8 if wraps else 0.0
+    left = float(math.ceil(breadth(str(values[-1]), 10) + 8)) if wraps else 0.0
     places = np.arange(count)
     x, y = left + places % columns * side, 14 + places // columns * side
     tops = [f"+{c}" for c in range(columns)] if wraps else [str(v) for v in values]
@@ -84,7 +84,7 @@ def _panels(array: TracedArray, region: Region, axes: Sequence[int]) -> Cells:
     wide = min(columns, FEW_COLUMNS if rows <= FEW_ROWS else COLUMNS)
     side = _side(wide)
     tall = ROWS if rows > ROWS and wide * side < WIDTH / 2 else rows
-    left = breadth(str(max(region[down])), 10) + 8
+    left = float(math.ceil(breadth(str(max(region[down])), 10) + 8))
     top = 14.0 + (16 if outer else 0)
     x, y = np.zeros((rows, columns)), np.zeros((rows, columns))
     xs, ys, frame = [], [], ""

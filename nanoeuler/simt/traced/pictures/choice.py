@@ -69,21 +69,27 @@ def kind_number(kind: str | None) -> int | None:
 
 
 def on_line(trace: Trace, line: Line) -> list[Instruction]:
-    """Return the instructions on a line. A plain number is one of the kernel's file, or of another if it has none.
+    """Return the instructions on a line that access memory.
+
+    A plain number is a line of the kernel's file, or of another if it has none such.
 
     Raises:
         UserError: the line has none.
     """
-    found = _on_line(trace, line)
+    accessing = _accessing(trace, trace.accesses["instruction"])
+    found = _on_line(trace, accessing, line)
     if not found:
-        does = those_that_do(trace, trace.instructions)
-        raise UserError(f"line {_shown(line)} neither accesses memory nor waits{does}")
+        raise UserError(f"line {_shown(line)} accesses no memory in this trace{those_that_do(trace, accessing)}")
     return found
 
 
-def _on_line(trace: Trace, line: Line) -> list[Instruction]:
+def _accessing(trace: Trace, numbers: np.ndarray) -> list[Instruction]:
+    return [trace.instructions[n] for n in np.unique(numbers)]
+
+
+def _on_line(trace: Trace, instructions: list[Instruction], line: Line) -> list[Instruction]:
     file, number = line if isinstance(line, tuple) else (None, line)
-    found = [i for i in trace.instructions if i.line == number and file in (None, i.file, Path(i.file).name)]
+    found = [i for i in instructions if i.line == number and file in (None, i.file, Path(i.file).name)]
     return found if file is not None else [i for i in found if i.file == trace.file] or found
 
 
@@ -91,7 +97,7 @@ def those_that_do(trace: Trace, instructions: Iterable[Instruction]) -> str:
     """Return the lines of instructions, as the end of a message."""
     ordered = sorted(instructions, key=lambda i: (i.file != trace.file, i.file, i.line))
     names = dict.fromkeys(line_name(trace, i).removeprefix("line ") for i in ordered)
-    return f"; lines that do: {', '.join(names)}" if names else "; no line of the trace does"
+    return f"; lines that do: {', '.join(names)}" if names else "; no line does"
 
 
 @dataclass(frozen=True)
@@ -136,16 +142,15 @@ def warp_requests(
     Raises:
         UserError: the line, the warp or the time has no such request; the message says which have.
     """
-    places = [i.number for i in _on_line(trace, line)]
     wanted = [a.number for a in (trace.arrays if array is None else trace.named(array)) if a.scope == scope]
     a, all_requests = trace.accesses, requests(trace, scope)
     entries = np.isin(a["array"][all_requests.access], wanted)
     right = all_requests.access[entries]
-    fits = right[np.isin(a["instruction"][right], places)]
+    accessing = _accessing(trace, a["instruction"][right])
+    fits = right[np.isin(a["instruction"][right], [i.number for i in _on_line(trace, accessing, line)])]
     if not len(fits):
-        what = f"{scope} memory" if array is None else f"{scope} memory of '{array}'"
-        does = [trace.instructions[n] for n in np.unique(a["instruction"][right])]
-        raise UserError(f"line {_shown(line)} does not access {what}{those_that_do(trace, does)}")
+        what = f"{scope} memory" if array is None else f"'{array}' in {scope} memory"
+        raise UserError(f"line {_shown(line)} does not access {what}{those_that_do(trace, accessing)}")
     chosen = _one_warp(trace, fits, warp, block_number(trace, block), line)
     group = trace.warp_instructions.of_access
     found, most = [], 0

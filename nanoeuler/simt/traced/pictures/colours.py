@@ -9,10 +9,11 @@ JupyterLab, VS Code, Colab or of a page that says ``data-theme``, where the pict
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from nanoeuler.simt.traced.pictures.drawing import ROOT, tag
 
-CATEGORIES = ("#56b4e9", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#0072b2", "#d55e00")
+CATEGORIES = ("#0072b2", "#e69f00", "#009e73", "#f0e442", "#d55e00", "#56b4e9", "#cc79a7")  # dark and light in turn
 SEVERAL = "#b9bfc6"  # of what belongs to more than one
 _RAMP = ("#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")
 
@@ -35,6 +36,7 @@ _RULES = (
     ),
     *(("n-empty", "fill", "empty"), ("n-warn", "fill", "warn"), ("n-fault", "stroke", "warn")),
     *(("n-soft", "fill", "soft"), ("n-edge", "stroke", "edge"), ("n-mark", "fill", "edge")),
+    *(("n-on", "fill", "paper"), ("n-op", "fill", "ink"), ("n-idle", "fill", "hair")),
 )
 _FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
 _HOSTS = ('body[data-jp-theme-light="{}"]', "body.vscode-{}", 'html[theme="{}"]', 'html[data-theme="{}"]')
@@ -103,18 +105,14 @@ def _themed(root: str, theme: dict[str, str]) -> str:
     return "".join(f"{root} .{name}{{{what}:{theme[colour]}}}" for name, what, colour in _RULES)
 
 
-def _pattern(name: str, step: int, *content: str) -> str:
-    size = {"width": step, "height": step, "patternUnits": "userSpaceOnUse"}
-    return tag("pattern", *content, id=f"{ROOT}-{name}", **size)
-
-
-def _hatching(name: str, ink: str, both: bool) -> str:
+def _hatching(name: str, both: bool, **ink: Any) -> str:
     lines = "M-1 1L1 -1M0 6L6 0M5 7L7 5" + ("M-1 5L1 7M0 0L6 6M5 -1L7 1" if both else "")
-    return _pattern(name, 6, tag("path", d=lines, stroke=ink, stroke_width=1.2, stroke_opacity=0.6))
+    path = tag("path", d=lines, stroke_width=1.2, **ink)
+    return tag("pattern", path, id=f"{ROOT}-{name}", width=6, height=6, patternUnits="userSpaceOnUse")
 
 
-# What was written is hatched, what an atomic updated is hatched twice: ``-w`` and ``-a``, in dark and in light ink.
+# What was written is hatched, what an atomic updated is hatched twice: ``w`` and ``a``, in dark and in light ink.
 INKS = {"#000000": "k", "#ffffff": "w"}
-PATTERNS = "".join(_hatching(f"{kind}{c}", ink, kind == "a") for kind in "wa" for ink, c in INKS.items()) + _pattern(
-    "several", 4, tag("circle", cx=1, cy=1, r=0.8, fill="#000000", fill_opacity=0.4)
-)
+PATTERNS = "".join(
+    _hatching(f"{kind}{c}", kind == "a", stroke=ink, stroke_opacity=0.6) for kind in "wa" for ink, c in INKS.items()
+) + _hatching("trail", False, class_="n-rule")

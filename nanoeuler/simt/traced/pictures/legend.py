@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 
 from nanoeuler.simt.traced.pictures.colours import INKS, ink_on
-from nanoeuler.simt.traced.pictures.drawing import ROOT, breadth, tag, text
+from nanoeuler.simt.traced.pictures.drawing import ROOT, breadth, number, tag, text
 
 HEIGHT = 22.0  # of a line
 _SIDE = 14.0
 
 
 def box(x: float, y: float, look: str, pattern: str) -> str:
-    """Return a small square in a colour or of a class, with a pattern on its lower half."""
+    """Return a small square in a colour or of a class, with a pattern on its lower half; or what is drawn already."""
+    if look.startswith("<"):
+        return f'<g transform="translate({number(x)} {number(y)})">{look}</g>'
     colour = {"fill": look} if look.startswith("#") else {"class_": look}
     made = tag("rect", x=x, y=y, width=_SIDE, height=_SIDE, rx=2, **colour)
     if pattern:
@@ -37,14 +39,18 @@ def scale(x: float, y: float, fills: Sequence[str], first: str, last: str) -> tu
 
 
 def legend(
-    y: float, width: float, entries: Sequence[tuple[str, str, str]], ramp: tuple[str, Sequence[str], str, str] | None
+    y: float,
+    width: float,
+    entries: Sequence[tuple[str, str, str]],
+    ramp: tuple[str, Sequence[str], str, str] | None = None,
 ) -> tuple[str, float]:
     """Return a legend that begins at ``y``, and where it ends.
 
     Args:
         y: its upper edge.
         width: where its lines are broken.
-        entries: of each thing the colour or class (``""``: an empty element), the pattern (``""``: none), its meaning.
+        entries: of each thing the colour, class or drawing (``""``: an empty element), the pattern over it (``""``:
+            none), and its meaning.
         ramp: what a ramp means, its colours, and the names of its ends; None: there is none.
     """
     made, x = "", 0.0

@@ -103,9 +103,11 @@ def _runs(visits: np.ndarray, places: dict[Key, tuple[str, int]], ranks: dict[Ke
     of_execution: dict[int, list[int]] = {}
     for key in places:
         of_execution.setdefault(key[0], []).append(ranks[key])
+    ordered = visits[np.argsort(visits["execution"], kind="stable")]
+    starts, ends = (np.searchsorted(ordered["execution"], list(of_execution), side) for side in ("left", "right"))
     parts = [np.empty((0, 2), np.int64)]
-    for execution, own in of_execution.items():
-        threads = visits["thread"][visits["execution"] == execution].astype(np.int64)
+    for own, start, end in zip(of_execution.values(), starts, ends, strict=True):
+        threads = ordered["thread"][start:end].astype(np.int64)
         parts.append(np.stack([np.repeat(threads, len(own)), np.tile(own, len(threads))], axis=1))
     return np.concatenate(parts)
 
@@ -137,11 +139,12 @@ def _stops(waits: list[Wait], stands: np.ndarray, phases: np.ndarray, unique: np
     ranks: dict[tuple[int, int], list[int]] = {}  # of the moments of a warp in a phase
     for warp, phase, rank in unique.T.tolist():
         ranks.setdefault((warp, phase), []).append(rank)
-    groups: dict[tuple, list[int]] = {}
+    groups: dict[tuple[int, int, int, str, int, bool], list[int]] = {}
     for wait, (thread, rank), phase in zip(waits, stands.tolist(), phases.tolist(), strict=True):
-        what = wait.operation, wait.instruction, wait.passed
-        groups.setdefault((thread // WARP_SIZE, phase, rank, *what), []).append(thread % WARP_SIZE)
-    return [
-        Stop(warp, phase, bisect.bisect_right(ranks.get((warp, phase), []), rank) - 1, *what, tuple(sorted(lanes)))
-        for (warp, phase, rank, *what), lanes in sorted(groups.items())
-    ]
+        key = thread // WARP_SIZE, phase, rank, wait.operation, wait.instruction, wait.passed
+        groups.setdefault(key, []).append(thread % WARP_SIZE)
+    made = []
+    for (warp, phase, rank, operation, instruction, passed), lanes in sorted(groups.items()):
+        place = bisect.bisect_right(ranks.get((warp, phase), []), rank) - 1
+        made.append(Stop(warp, phase, place, operation, instruction, passed, tuple(sorted(lanes))))
+    return made

@@ -66,7 +66,7 @@ def sectors(
     for request, memory in rows:
         body += [f'<g transform="translate(0 {number(y)})">', *_row(trace, request, memory), "</g>"]
         y += HEIGHT
-    key, end = legend(y, width, MEANINGS, None)
+    key, end = legend(y, width, MEANINGS)
     said = " ".join(f"The warp {lanes.heading(request)}: {cost(request)}." for request in requests)
     return picture(title, said, width, end, [*body, key])
 

@@ -11,7 +11,6 @@ from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.pictures.cells import Cells
 from nanoeuler.simt.traced.pictures.colours import SEVERAL, colours, ramp
 from nanoeuler.simt.traced.pictures.legend import written
-from nanoeuler.simt.traced.pictures.region import touches
 from nanoeuler.simt.traced.pictures.wording import DONE, element, line_name, position, threads, value
 from nanoeuler.simt.traced.result import Trace
 
@@ -43,9 +42,8 @@ class Users:
     names: Sequence[str]
 
 
-def users(trace: Trace, cells: Cells, chosen: np.ndarray, by: By) -> Users:
-    """Return who touches each element, of the accesses ``chosen`` (accesses,) bool."""
-    cell, access = touches(trace, cells.array, cells.region, chosen)
+def users(trace: Trace, cells: Cells, cell: np.ndarray, access: np.ndarray, by: By) -> Users:
+    """Return who touches each element, where access ``access[i]`` touches element ``cell[i]``."""
     records, count = trace.accesses[access], len(cells)
     block, thread = records["block"].astype(np.int64), records["thread"].astype(np.int64)
     who = {"warp": thread // WARP_SIZE, "block": 0 * thread}.get(by, thread)

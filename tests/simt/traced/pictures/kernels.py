@@ -172,3 +172,69 @@ def uneven(out):
 def nothing(x):
     """No access at all."""
     x.size  # noqa: B018
+
+
+@cuda.jit
+def four_axes(out):
+    """One thread for each pair of the first two axes."""
+    i = cuda.threadIdx.x
+    j = cuda.threadIdx.y
+    for k in range(out.shape[2]):
+        for n in range(out.shape[3]):
+            out[i, j, k, n] = i
+
+
+@cuda.jit
+def shifted(x, step):
+    """Each thread reads one element and writes another."""
+    i = cuda.grid(1)
+    if i + step < x.size:
+        x[i + step] = x[i]
+
+
+@cuda.jit
+def sums(x, y):
+    """``x < y & "z"``: text that has to be escaped ]]> <b>."""
+    i = cuda.threadIdx.x
+    if x[i] < 2 and "<&>" != "\"'":  # <script>alert("&")</script> ]]>
+        y[i] += x[i]  # a < b & c > "d" ]]> é 漢
+
+
+@cuda.jit
+def large(x):
+    """Few elements of a large array."""
+    i = cuda.threadIdx.x
+    x[50000 + 7 * i] = i
+
+
+@cuda.jit
+def wide(x):
+    """Elements all over a large array."""
+    i = cuda.threadIdx.x
+    x[i * 1000] = i
+
+
+@cuda.jit(device=True)
+def loaded(x, i):
+    """Load in another function."""
+    return x[i]
+
+
+@cuda.jit
+def calling(out, x, y):
+    """One instruction that comes to two arrays."""
+    i = cuda.threadIdx.x
+    out[i] = loaded(x, i) + loaded(y, i)
+
+
+@cuda.jit
+def two_tiles(out):
+    """Two shared arrays of one name, and a local one."""
+    i = cuda.threadIdx.x
+    s = cuda.shared.array(4, float32)
+    mine = cuda.local.array(2, float32)
+    s[i % 4] = i
+    mine[0] = i
+    s = cuda.shared.array((2, 2), float32)
+    s[i % 2, 0] = mine[0]
+    out[i] = s[0, 0]

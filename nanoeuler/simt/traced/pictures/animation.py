@@ -1,0 +1,220 @@
+"""An array while the kernel runs: the grid step by step, again and again, with a rest at the end.
+
+A step is a line of source in one execution of it: the threads that come there, of all warps and blocks that are shown,
+side by side. A GPU's warps run each at its own pace; this is the order of the program.
+
+The SVG moves by CSS alone. Where that is not wanted (``prefers-reduced-motion``), on paper, and in programs that know
+no animation, it shows the end: who has touched what.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nanoeuler.errors import UserError, nearest
+from nanoeuler.simt.traced.pictures.cells import Cells
+from nanoeuler.simt.traced.pictures.choice import Index, Line
+from nanoeuler.simt.traced.pictures.drawing import MONO, ROOT, head, number, shortened, tag, text
+from nanoeuler.simt.traced.pictures.grid import BY, NARROWEST
+from nanoeuler.simt.traced.pictures.legend import legend
+from nanoeuler.simt.traced.pictures.picture import Picture, picture
+from nanoeuler.simt.traced.pictures.region import named
+from nanoeuler.simt.traced.pictures.squares import hatched, labels, meanings, outlines, squares
+from nanoeuler.simt.traced.pictures.users import By, Users, fill_of, name_of, patterns, users
+from nanoeuler.simt.traced.pictures.view import View, view
+from nanoeuler.simt.traced.pictures.wording import DONE, line_name, plural, source
+from nanoeuler.simt.traced.recorder import Instruction
+from nanoeuler.simt.traced.result import Trace
+
+FRAMES = 60  # at most
+ROOM = 60_000  # elements in all frames together: about 1.1 million characters
+LABELLED = 16_000  # elements in all frames together up to which they have numbers
+LONGEST, SLOWEST, REST = 40.0, 1.2, 3.0  # seconds: of all frames, of one, and of the rest at the end
+
+
+def animation(
+    trace: Trace,
+    array: str | int,
+    *,
+    by: By = "thread",
+    kind: str | None = None,
+    line: Line | None = None,
+    block: Index | None = None,
+    part: Any = None,
+) -> Picture:
+    """Draw an array step by step: who touches which elements at each line of source that comes to it.
+
+    Steps are put together where there are more than 60, or too many elements in them; the words above say so. While
+    the pointer rests on the picture it stands still.
+
+    Args:
+        trace: what happened.
+        array: its name, or number where several have the name.
+        by: whose colours: "thread" (within its block), "lane" (within its warp), "warp" (within its block) or "block".
+        kind: only these accesses: "read", "write" or "atomic".
+        line: only those on this line of the source; (file, line) in another file than the kernel's.
+        block: only those of this block. None: all, but of a shared array the first block that touches it.
+        part: what of the array is drawn, as in :func:`grid`.
+
+    Raises:
+        UserError: there is no such array, line or block, nothing touches the array, or it is too large to be drawn.
+    """
+    colours = [name for name in BY if name != "count"]
+    if by not in colours:
+        raise UserError(f"by={by!r}{nearest(str(by), colours)}: use {', '.join(colours)}")
+    seen = view(trace, array, kind=kind, line=line, block=block, part=part, blocks=by == "block")
+    cells = seen.cells
+    if not len(seen.cell):
+        raise UserError(f"nothing that was chosen touches {named(cells.array, cells.region)}: there is nothing to show")
+    frames = _frames(trace, seen, by)
+    width = max(cells.width, NARROWEST)
+    count = frames[-1].last
+    told = [seen.subject]
+    if len(frames) < count:
+        told.append(f"{count:,} steps are too many to be shown one by one: they are put together in {len(frames)}.")
+    top, y = head(f"{named(cells.array, cells.region)}, step by step", told, width)
+    final = users(trace, cells, seen.cell, seen.access, by)
+    body = [top, f'<g transform="translate(0 {number(y)})">', *_pictures(trace, cells, frames, final, width), "</g>"]
+    entries, ramp = meanings(final, by)
+    entries = [("n-soft", "", "touched in an earlier step"), *entries]
+    key, end = legend(y + CAPTION + cells.height + 14, width, entries, ramp)
+    seconds = min(SLOWEST, LONGEST / len(frames))
+    style = _style(len(frames), seconds)
+    return picture(
+        f"{cells.array.name}, step by step", _description(trace, frames), width, end, [*body, key], style=style
+    )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Steps that are shown at once: ``first`` to ``last``, counted from 1, out of ``count``.
+
+    ``instruction`` is where the first of them stands, ``threads`` is how many different threads take part.
+    """
+
+    first: int
+    last: int
+    count: int
+    instruction: Instruction
+    threads: int
+    users: Users
+
+
+def _frames(trace: Trace, seen: View, by: By) -> list[Frame]:
+    """Return what is shown one after the other."""
+    step, count = _steps(trace, seen)
+    together = -(-count // FRAMES)
+    while len(np.unique(step // together * len(seen.cells) + seen.cell)) > ROOM and together < count:
+        together *= 2
+    made = []
+    for first in range(0, count, together):
+        here = np.flatnonzero(step // together == first // together)
+        records = trace.accesses[seen.access[here]]
+        start = trace.accesses[seen.access[here[step[here].argmin()]]]
+        threads = np.unique(records[["block", "thread"]])
+        found = users(trace, seen.cells, seen.cell[here], seen.access[here], by)
+        instruction = trace.instructions[start["instruction"]]
+        made.append(Frame(first + 1, min(first + together, count), count, instruction, len(threads), found))
+    return made
+
+
+def _steps(trace: Trace, seen: View) -> tuple[np.ndarray, int]:
+    """Return the step of each touch, (touches,) int64 from 0, and how many there are."""
+    _, first, which = np.unique(trace.ranks[seen.access], return_index=True, return_inverse=True)
+    records = trace.accesses[seen.access[first]]
+    places = [trace.instructions[n] for n in records["instruction"]]
+    keys = [(int(e), i.file, i.line) for e, i in zip(records["execution"], places, strict=True)]
+    new = np.array([a != b for a, b in zip(keys, [None, *keys[:-1]], strict=True)])
+    steps = np.cumsum(new) - 1
+    return steps[which.ravel()], int(steps[-1]) + 1
+
+
+CAPTION = 54.0  # pixels of the words and the bar above the grid
+
+
+def _pictures(trace: Trace, cells: Cells, frames: list[Frame], final: Users, width: float) -> Iterator[str]:
+    """Yield the elements, and over them what is seen of each step, and at the end."""
+    down = f'transform="translate(0 {number(CAPTION)})"'
+    everything = list(range(len(cells)))
+    yield tag("rect", x=0, y=38, width=width, height=4, rx=2, class_="n-idle")
+    yield f"<g {down}>{cells.frame}{tag('path', d=''.join(outlines(cells, everything)), class_='n-empty n-hair')}</g>"
+    labelled = sum(int((frame.users.several > 0).sum()) for frame in frames) <= LABELLED
+    before = np.zeros(len(cells), np.int64)  # kinds of accesses in earlier steps, as in Users.kinds
+    for n, frame in enumerate(frames):
+        yield f'<g class="n-f n-f{n}" data-step="{frame.first}">{"".join(_words(trace, frame, width))}<g {down}>'
+        yield from _current(cells, frame.users, labelled)
+        yield "</g></g>"
+        after = before | frame.users.kinds
+        if n + 1 < len(frames) and (after != before).any():
+            yield f'<g class="n-t n-t{n}" {down}>{"".join(_trail(cells, before, after))}</g>'
+        before = after
+    told = text(0, 12, f"After {plural(frames[-1].count, 'step')}: all who touch each element", class_="n-ink n-bold")
+    yield f'<g class="n-z">{told}{_bar(width)}<g {down}>{"".join(squares(trace, cells, final))}</g></g>'
+
+
+def _words(trace: Trace, frame: Frame, width: float) -> Iterator[str]:
+    """Yield what happens in a frame, the line of source, and a bar that grows."""
+    several = frame.last > frame.first
+    steps = f"Steps {frame.first:,}–{frame.last:,}" if several else f"Step {frame.first:,}"
+    kinds = [done for bit, done in enumerate(DONE) if (frame.users.kinds & 1 << bit).any()]
+    who = f"{' and '.join(kinds)} by {plural(frame.threads, 'thread')}"
+    yield text(0, 12, f"{steps} of {frame.count:,} · {who}", class_="n-ink n-bold")
+    code = source(trace, frame.instruction) + (" …" if several else "")
+    yield text(0, 30, shortened(code, width, 12, MONO), class_="n-code")
+    yield _bar(width * frame.last / frame.count)
+
+
+def _bar(width: float) -> str:
+    return tag("rect", x=0, y=38, width=width, height=4, rx=2, class_="n-mark")
+
+
+def _current(cells: Cells, found: Users, labelled: bool) -> Iterator[str]:
+    """Yield the elements that a frame touches: in colour, outlined, hatched if written."""
+    fills = [fill_of(found, n) for n in range(len(cells))]
+    by_fill: dict[str, list[int]] = {}
+    for n in np.flatnonzero(found.several).tolist():
+        by_fill.setdefault(fills[n], []).append(n)
+    for fill, which in by_fill.items():
+        yield tag("path", d="".join(outlines(cells, which)), fill=fill, class_="n-line")
+    yield from hatched(cells, patterns(found, fills))
+    if labelled:
+        yield from labels(cells, [name_of(found, n) for n in range(len(cells))], fills)
+
+
+def _trail(cells: Cells, before: np.ndarray, after: np.ndarray) -> Iterator[str]:
+    """Yield what is left of a frame: elements that were touched for the first time, and written for the first time."""
+    touched = np.flatnonzero((before == 0) & (after > 0)).tolist()
+    if touched:
+        yield tag("path", d="".join(outlines(cells, touched)), class_="n-soft n-hair")
+    changed = np.flatnonzero((before & 6 == 0) & (after & 6 > 0)).tolist()
+    yield from hatched(cells, {"trail": changed} if changed else {})
+
+
+def _style(frames: int, seconds: float) -> str:
+    """Return the rules by which the frames are seen one after the other: none of them without animation."""
+    whole = frames * seconds + REST
+    often = f"{whole:.3f}s step-end infinite"
+    rules = [f".{ROOT} .n-f{{animation:{ROOT}-f {often}}}.{ROOT} .n-z{{animation:{ROOT}-z {often}}}"]
+    rules += [f".{ROOT}:hover *{{animation-play-state:paused}}"]
+    rules += [_keyframes("f", "visible", seconds / whole), _keyframes("z", "hidden", 1 - REST / whole)]
+    for n in range(frames):
+        rules.append(f".{ROOT} .n-f{n}{{animation-delay:{n * seconds:.3f}s}}")
+        if n + 1 < frames:  # what is left of a frame is seen until the end
+            rules.append(f".{ROOT} .n-t{n}{{animation:{ROOT}-t{n} {often} {(n + 1) * seconds:.3f}s}}")
+            rules.append(_keyframes(f"t{n}", "visible", (frames - n - 1) * seconds / whole))
+    still = f".{ROOT} .n-f,.{ROOT} .n-t{{visibility:hidden}}"
+    return f"{still}@media screen and (prefers-reduced-motion:no-preference){{{''.join(rules)}}}"
+
+
+def _keyframes(name: str, first: str, share: float) -> str:
+    """Return keyframes that are ``first`` for a share of the time, and then the opposite."""
+    then = "hidden" if first == "visible" else "visible"
+    return f"@keyframes {ROOT}-{name}{{0%{{visibility:{first}}}{100 * share:.4f}%,100%{{visibility:{then}}}}}"
+
+
+def _description(trace: Trace, frames: list[Frame]) -> str:
+    """Return what the picture shows, for those who cannot see it."""
+    lines = dict.fromkeys(line_name(trace, frame.instruction) for frame in frames)
+    return f"{plural(frames[-1].count, 'step')} in {plural(len(frames), 'picture')}: {', '.join(lines)}."
