@@ -36,9 +36,9 @@ MOST_BYTES = 1 << 29  # of an op's arrays; a trace keeps a second copy, and pict
 LETTERS = {"B": 2, "T": 6, "C": 40, "H": 4, "K": 2, "F": 48, "V": 65, "P": 600}
 #: The same for ops that need others: less work, or enough for all of their kernels to be launched.
 FAMILIES = {
-    "attention": {"B": 1, "T": 12, "C": 16, "H": 2, "K": 1},
+    "attention": {"B": 1, "T": 7, "C": 16, "H": 2, "K": 1},
     "cross_entropy": {"B": 1},  # a block for each row
-    "embedding": {"T": 40, "V": 12},  # more places than a block sums
+    "embedding": {"T": 40, "C": 24, "V": 12},  # more places than a block sums
     "linear": {"C": 16, "F": 20, "V": 24},
 }
 

@@ -21,7 +21,8 @@ from nanoeuler.simt.traced.numbers import numbers
 from nanoeuler.simt.traced.page import page, summary_of
 from nanoeuler.simt.traced.page.document import document
 from nanoeuler.simt.traced.page.html import element, words
-from nanoeuler.simt.traced.page.source import percent, short
+from nanoeuler.simt.traced.page.source import LOW, percent, short
+from nanoeuler.simt.traced.page.summary import count
 from nanoeuler.simt.traced.page.thumbnail import thumbnail
 from nanoeuler.simt.traced.part import Part, Traced
 from nanoeuler.trace_examples import Example, examples, launches, sizes, trace_launches
@@ -148,7 +149,7 @@ def summarised(traced: Traced, how: dict[str, Any]) -> dict[str, Any]:
         "used": totals.traffic.efficiency if totals.traffic.requests else None,
         "conflicts": totals.banks.conflicts if totals.banks.requests else None,
         "ways": totals.banks.ways,
-        "again": (loads.repeated + loads.repeated_in_block) / loads.accesses if loads.accesses else None,
+        "again": loads.spared / loads.accesses if loads.accesses else None,
         "intensity": totals.intensity if totals.bytes_moved else None,
         "image": image,
         "shown": shown,
@@ -194,32 +195,32 @@ def _table(name: str, rows: list[tuple[Entry, dict[str, Any]]]) -> str:
 def _row(entry: Entry, s: dict[str, Any]) -> str:
     image = element("img", src=s["image"], alt=s["shown"], title=s["shown"]) if s["image"] else ""
     link = element("a", element("code", words(entry.kernel)), href=entry.file)
-    fault = element("strong", words(f" ▲ {s['faults']} faults"), class_="fault") if s["faults"] else ""
+    fault = element("strong", words(f" ▲ {count(s['faults'], 'fault')}"), class_="warning") if s["faults"] else ""
     about = element("small", words(entry.example.about)) if entry.example.about else ""
     cells = [
-        element("td", image, class_="image"),
-        element("th", link, fault, scope="row"),
-        element("td", words(", ".join([entry.example.title, *entry.also])), about),
-        *(element("td", words(" × ".join(map(str, _short(s[k])))), class_="n") for k in ("grid", "block")),
-        *(_share(s[key], low) for key, low in (("lanes", 0.5), ("used", 0.5))),
-        element("td", words("" if s["conflicts"] is None else f"{s['conflicts']:,}")
-                + (_mark() if s["ways"] >= 2 else ""), class_="n"),
-        _share(s["again"], None),
-        element("td", words("" if s["intensity"] is None else short(s["intensity"])), class_="n"),
-    ]  # fmt: skip
-    return element("tr", *cells)
+        _number("grid", " × ".join(map(str, _short(s["grid"])))),
+        _number("block", " × ".join(map(str, _short(s["block"])))),
+        *(_number(name, *_share(s[name]), mark=s[name] is not None and s[name] < LOW) for name in ("lanes", "used")),
+        _number("conflicts", "" if s["conflicts"] is None else f"{s['conflicts']:,}", mark=s["ways"] >= 2),
+        _number("again", *_share(s["again"])),
+        _number("FLOP/byte", "" if s["intensity"] is None else short(s["intensity"])),
+    ]
+    return element(
+        "tr", element("td", image, class_="image"), element("th", link, fault, scope="row"),
+        element("td", words(", ".join([entry.example.title, *entry.also])), about, class_="by"), *cells,
+    )  # fmt: skip
 
 
 def _short(sizes: list[int]) -> list[int]:
     return sizes[: max((n for n, size in enumerate(sizes, 1) if size > 1), default=1)]
 
 
-def _share(share: float | None, low: float | None) -> str:
-    if share is None:
-        return element("td", class_="n")
-    mark = _mark() if low is not None and share < low else ""
-    return element("td", words(percent(share)), mark, class_="n", style=f"--share:{min(1, max(0, share)):.3f}")
+def _share(share: float | None) -> tuple[str, float | None]:
+    return ("", None) if share is None else (percent(share), share)
 
 
-def _mark() -> str:
-    return element("abbr", "▲", title="worth a look")
+def _number(name: str, text: str, share: float | None = None, mark: bool = False) -> str:
+    """Return a cell; ``name`` stands before it where there is no room for columns."""
+    abbr = element("abbr", "▲", title="worth a look") if mark else ""
+    bar = None if share is None else f"--share:{min(1, max(0, share)):.3f}"
+    return element("td", words(text), abbr, class_="n", data_label=name if text else None, style=bar)

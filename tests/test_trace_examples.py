@@ -13,13 +13,30 @@ import nanoeuler.gpu
 from nanoeuler import trace_examples
 from nanoeuler.errors import UserError
 from nanoeuler.gpu.ladder import rmsnorm as ladder
+from nanoeuler.simt.traced import part
 from nanoeuler.simt.traced.part import Part
-from nanoeuler.trace_examples import Example, examples, kernels, launches, letters_of, resolve, sizes, trace_launches
+from nanoeuler.trace_examples import (
+    Example,
+    examples,
+    kernels,
+    launches,
+    launches_of,
+    letters_of,
+    resolve,
+    sizes,
+    trace_launches,
+)
 
 FOLDER = Path(nanoeuler.gpu.__file__).parent
 FILES = sorted(FOLDER.rglob("*.py"))
 #: What launches kernels and is no op: the launching itself.
 INFRASTRUCTURE = {"nanoeuler.gpu.launch"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_step_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let launches be traced once only: the second trace, with the variables, is for pages."""
+    monkeypatch.setattr(part, "_stepping", lambda run, launch, part: None)
 
 
 def module_of(path: Path) -> str:
@@ -85,10 +102,10 @@ def test_every_version_of_a_ladder_has_an_example() -> None:
 def test_an_example_is_traced_without_faults_and_quickly(example: Example) -> None:
     work = launches(example, sizes(example))
     assert work
-    for trace, words in trace_launches(work, Part()):
-        assert trace.faults == ()
-        assert 0 < len(trace.accesses) < 500_000
-        assert words
+    for traced in trace_launches(work, Part()):
+        assert traced.trace.faults == ()
+        assert 0 < len(traced.trace.accesses) < 500_000
+        assert traced.part
 
 
 CONVERTING = ("rmsnorm_backward", "attention_forward", "embedding_backward", "copy", "add_column_sums", "adamw")
@@ -97,11 +114,11 @@ CONVERTING = ("rmsnorm_backward", "attention_forward", "embedding_backward", "co
 @pytest.mark.parametrize("name", CONVERTING)
 def test_examples_in_bfloat16(name: str) -> None:
     example = next(e for e in examples() if e.name == name)
-    for trace, _ in trace_launches(launches(example, sizes(example), "bf16"), Part()):
-        assert trace.faults == ()
+    for traced in trace_launches(launches(example, sizes(example), "bf16"), Part()):
+        assert traced.trace.faults == ()
         if name != "adamw":  # whose arrays are float32 whatever activations are
             continue
-        assert all(a.dtype != np.uint16 for a in trace.arrays)
+        assert all(a.dtype != np.uint16 for a in traced.trace.arrays)
 
 
 def test_results_are_those_of_numpy() -> None:
@@ -109,7 +126,7 @@ def test_results_are_those_of_numpy() -> None:
     work = launches(found, sizes(found))
     dweight, dout, x = work[1].args[:3]
     traced = list(trace_launches(work, Part()))
-    assert [trace.kernel for trace, _ in traced] == ["sum_columns", "product", "product"]
+    assert [one.trace.kernel for one in traced] == ["sum_columns", "product", "product"]
     np.testing.assert_allclose(dweight, dout.T @ x, rtol=1e-5, atol=1e-5)
 
 
@@ -117,9 +134,9 @@ def test_a_later_launch_reads_what_an_earlier_one_wrote() -> None:
     """Also where only a block of it was traced, and where it was not traced at all."""
     found = example("gelu:gelu_backward")
     results = []
-    for part, kernel in ((Part(), None), (Part(block=(0,)), None), (Part(), "nanoeuler.gpu.column_sums:sum_columns")):
+    for chosen, kernel in ((Part(), None), (Part(block=(0,)), None), (Part(), "nanoeuler.gpu.column_sums:sum_columns")):
         work = launches(found, sizes(found))
-        list(trace_launches(work, part, kernel))
+        list(trace_launches(work, chosen, launches_of(work, kernel)))
         results.append(work[1].args[1].copy())  # a row of partial sums for each block
         assert np.count_nonzero(results[-1])
     np.testing.assert_array_equal(results[0], results[1])
@@ -128,7 +145,7 @@ def test_a_later_launch_reads_what_an_earlier_one_wrote() -> None:
 
 def test_two_traces_of_an_example_are_alike() -> None:
     found = example("rmsnorm:rmsnorm_backward")
-    first, second = ([trace for trace, _ in trace_launches(launches(found, sizes(found)), Part())] for _ in range(2))
+    first, second = ([one.trace for one in trace_launches(launches(found, sizes(found)), Part())] for _ in range(2))
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a.accesses, b.accesses)
         assert [(x.name, x.past) for x in a.arrays] == [(x.name, x.past) for x in b.arrays]
@@ -187,15 +204,15 @@ def test_any_shape_that_is_taken_is_traced() -> None:
         for letters in (shape, f"{shape},V=33" if "V" in letters_of(found) else f"{shape},C=4,H=1"):
             if "H" not in letters_of(found):
                 letters = letters.replace(",H=1", "")
-            for trace, _ in trace_launches(launches(found, sizes(found, letters)), Part()):
-                assert trace.faults == ()
+            for traced in trace_launches(launches(found, sizes(found, letters)), Part()):
+                assert traced.trace.faults == ()
 
 
 def test_the_op_decides_by_its_shape_which_kernel_it_launches() -> None:
     found, kernel = resolve("linear:row_products")
     assert kernel == "nanoeuler.gpu.linear:row_products"
     with pytest.raises(UserError, match="row_products is not launched at this shape"):
-        list(trace_launches(launches(found, sizes(found, "N=30")), Part(), kernel))
+        launches_of(launches(found, sizes(found, "N=30")), kernel)
 
 
 # Names

@@ -203,12 +203,8 @@ class Contents:
         sizes = np.array([d.itemsize for d in dtypes] or [0], np.int64)[a["dtype"]]
         raw = np.zeros((len(a), 16), np.uint8)
         raw[:, :8] = a["bits"].copy().view(np.uint8).reshape(-1, 8)
-        of_wide = [o.number for o in self.trace.arrays if any(leaf.dtype == np.complex128 for leaf in leaves(o))]
-        complex_ = np.array([d == np.complex64 for d in dtypes] or [False])[a["dtype"]]
-        wide = complex_ & np.isin(a["array"], of_wide)
-        narrow = raw[wide, :8].copy().view(np.complex64)
-        raw[wide] = narrow.astype(np.complex128).view(np.uint8).reshape(-1, 16)
-        sizes[wide] = 16
+        wide = sizes == 16
+        raw[wide] = raw[wide, :8].copy().view(np.complex64).astype(np.complex128).view(np.uint8).reshape(-1, 16)
         return sizes, raw
 
     def _frames(self, array: TracedArray, accesses: np.ndarray) -> np.ndarray:

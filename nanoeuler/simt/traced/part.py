@@ -85,7 +85,7 @@ def _recorded(run: Callable[..., Trace], launch: Launch, part: Part) -> Trace:
     except TooLongError as error:
         ways = ["--warp 0"] if part.warp is None and launch.block_threads > WARP_SIZE else []
         ways += ["--lines A-B"] if part.lines is None else []
-        ways += ["a smaller --shape or smaller arrays"]
+        ways += ["smaller arrays (--shape)"]
         raise UserError(f"{str(error).partition(':')[0]}: take {', '.join(ways)}") from None
 
 

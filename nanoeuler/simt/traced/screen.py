@@ -32,7 +32,7 @@ SHORT = 40  # characters of a variable's value
 def step_lines(stepper: "Stepper", width: int) -> Iterator[Line]:
     """Yield what is shown of the step at which a stepper is."""
     step = stepper.step
-    yield headline(stepper), "bold"
+    yield from ((line, "bold") for line, _ in flow(headline(stepper), width, ", "))
     yield from source_lines(stepper, step.line - AROUND, step.line + AROUND, width)
     yield lanes_line(stepper)
     yield from thread_lines(stepper, width)
@@ -40,14 +40,13 @@ def step_lines(stepper: "Stepper", width: int) -> Iterator[Line]:
         yield from picture(stepper, array, leaf, width)
 
 
-def headline(stepper: "Stepper") -> str:
-    """Return the number of the step, the function, and how many threads run it."""
+def headline(stepper: "Stepper") -> list[str]:
+    """Return the number of the step, the block, the function, and how many threads run it."""
     step, launch = stepper.step, stepper.trace.launch
-    block = f", block {coordinates(step.block, launch.grid)}" if launch.blocks > 1 else ""
     what = {"enter": " begins", "return": " goes on after the call"}.get(step.kind, "")
-    barrier = ", barrier" if step.barrier else ""
-    threads = f"{len(step.threads)} of {launch.block_threads} threads"
-    return f"step {step.number} of {len(stepper.steps) - 1}{block}: {step.function}{what}{barrier}, {threads}"
+    block = [f"block {coordinates(step.block, launch.grid)}"] if launch.blocks > 1 else []
+    words = [f"step {step.number} of {len(stepper.steps) - 1}", *block, f"{step.function}{what}"]
+    return [*words, *(["barrier"] if step.barrier else []), f"{len(step.threads)} of {launch.block_threads} threads"]
 
 
 def source_lines(stepper: "Stepper", first: int, last: int, width: int) -> Iterator[Line]:
@@ -103,10 +102,12 @@ def absence(stepper: "Stepper") -> str:
     if last is None:
         return " has not started"
     line = stepper.steps[last].line
+    if any(wait.thread == stepper.thread and not wait.passed for wait in stepper.steps.waits(last)):
+        return f" waits in vain, in line {line}"
     following = stepper.steps.next(last, [stepper.thread])
     if following is None or stepper.steps[following].block != stepper.step.block:
         return f" has ended, in line {line}"
-    return f" is not here: it has done line {line}"
+    return f" waits: it has done line {line}"
 
 
 def deeds(stepper: "Stepper") -> Iterator[str]:

@@ -17,6 +17,7 @@ from nanoeuler.simt.checked.execute import collect_faults
 from nanoeuler.simt.cuda.dispatch import Dispatcher, Runner, run_compiled
 from nanoeuler.simt.faults import Fault, KernelFaults, UnsupportedError
 from nanoeuler.simt.launch import Launch
+from nanoeuler.simt.watch import CannotRunError
 
 Take = Callable[[Dispatcher, Launch, tuple, Callable[[], None]], None]
 
@@ -41,10 +42,19 @@ class Tracing:
             self.by_code[code] += 1
             count = self.launches[name] if self.kernel else self.by_code[code]
             if self.kernel in (None, name) and count == self.number:
-                self.taken += 1
-                self.take(kernel, launch, args, functools.partial(self._run, kernel, launch, args))
+                self._take(kernel, launch, args)
             else:
                 self._run(kernel, launch, args)
+
+    def _take(self, kernel: Dispatcher, launch: Launch, args: tuple) -> None:
+        """Hand a launch on to be traced. What is wrong ends the script, and is not the script's error."""
+        self.taken += 1
+        try:
+            self.take(kernel, launch, args, functools.partial(self._run, kernel, launch, args))
+        except UnsupportedError:
+            raise
+        except UserError as error:
+            raise CannotRunError(str(error)) from error
 
     def _run(self, kernel: Dispatcher, launch: Launch, args: tuple) -> None:
         """Run a launch compiled, or watched where it cannot be; its faults do not end the script."""

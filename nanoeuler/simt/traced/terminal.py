@@ -5,6 +5,7 @@ It reads commands from a pipe as well, and keeps to 80 columns. ``screen`` says 
 
 import ast
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -28,14 +29,14 @@ WIDTH = 80
 HELP = """\
 n, next [COUNT]         the next step, or so many on
 b, back [COUNT]         back a step, or so many
-n thread, n warp        the next step in which the chosen thread or warp takes part; b likewise
-barrier, barrier back   the next step at which the whole block waits, or the one before
+n thread, n warp        on to where the chosen thread or warp takes part; or b
+barrier, barrier back   on or back to where the whole block waits
 to STEP                 go to a step by its number
-play [SECONDS]          step after step to the end, so many seconds apart; Ctrl-C stops it
+play [SECONDS]          step by step to the end, so far apart; Ctrl-C stops it
 an empty line           the last move again
 thread X[,Y[,Z]]        look at this thread of the block
 warp W                  look at the first thread of this warp
-p, print NAME           a variable, an array, a part of it: p tile, p tile[2, :8], p tile[row]
+p, print NAME           a variable or array: p tile, p tile[2, :8], p tile[row]
 locals                  the variables of all lanes of the warp
 l, list                 the whole function
 w, where                the functions that the thread is in
@@ -91,6 +92,10 @@ class Terminal:
         """Print a line, in colour where there is any."""
         self.console.print(Text(text, style), soft_wrap=True)
 
+    def tell(self, sentence: str, style: str = "") -> None:
+        """Print a sentence, on several lines if it is long."""
+        self.say(textwrap.fill(sentence, self.width, subsequent_indent="  ", break_on_hyphens=False), style)
+
     def lines(self, lines: Iterable[Line]) -> None:
         """Print several lines."""
         for text, style in lines:
@@ -101,11 +106,11 @@ class Terminal:
         trace, count = self.stepper.trace, len(self.stepper.steps)
         blocks = f"block {coordinates(trace.blocks[0], trace.launch.grid)}" if len(trace.blocks) == 1 else ""
         blocks = blocks or f"{len(trace.blocks)} blocks"
-        self.say(f"{trace.kernel}: {blocks} of {trace.launch.blocks}, {count} steps. help lists the commands.")
+        self.tell(f"{trace.kernel}: {blocks} of {trace.launch.blocks}, {count} steps. help lists the commands.")
         for fault in trace.faults:
-            self.say(f"{fault.kind}, line {fault.line}: {fault.message}", "red")
+            self.tell(f"{fault.kind}, line {fault.line}: {fault.message}", "red")
         if trace.faults:
-            self.say("What follows is one outcome of several that such a kernel may have.", "red")
+            self.tell("What follows is one outcome of several that such a kernel may have.", "red")
 
     def show(self) -> None:
         """Show the current step."""
@@ -124,7 +129,7 @@ class Terminal:
             if command is not None:
                 command(rest.strip())
         except UserError as error:
-            self.say(str(error), "red")
+            self.tell(str(error), "red")
 
     def command(self, name: str) -> Callable[[str], None]:
         """Return a command by its name, or the start of it.
@@ -209,7 +214,7 @@ class Terminal:
         name = name.strip()
         known = self.visible_variables()
         if not bracket and name in known and not isinstance(known[name], str):
-            self.say(f"{name} = {shown(known[name])}")
+            self.tell(f"{name} = {shown(known[name])}")
             return
         names = [leaf.name for array in self.stepper.trace.arrays for leaf in leaves(array)]
         found = [leaf for leaf in dict.fromkeys(names) if leaf == name or leaf.startswith(f"{name}.")]

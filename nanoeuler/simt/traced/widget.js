@@ -255,7 +255,7 @@
     for (const [key, value] of Object.entries(options || {})) {
       if (key === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
       else if (key === "class") made.className = value;
-      else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
+      else if (value !== null && value !== undefined) made.setAttribute(key, value);
     }
     made.append(...children.filter((child) => child !== null && child !== undefined));
     return made;
@@ -817,6 +817,7 @@
       if (last === step) return "";
       if (last < 0) return " has not started";
       const line = launch.steps.line[last];
+      if (launch.waitsOf(last, thread).some((text) => text.startsWith("waits in vain"))) return ` waits in vain, in line ${line}`;
       return launch.ended(step, thread) ? ` has ended, in line ${line}` : ` waits: it has done line ${line}`;
     }
 

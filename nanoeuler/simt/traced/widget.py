@@ -129,7 +129,7 @@ def payload(stepper: "Stepper") -> dict[str, Any]:
         "position": stepper.position,
         "thread": stepper.thread,
         "faults": [f"{fault.kind} in line {fault.line}: {visible(fault.message)}" for fault in trace.faults],
-        "functions": functions,
+        "functions": [{name: f[name] for name in ("name", "file", "first", "lines")} for f in functions],  # no paths
         "steps": _steps(stepper, functions),
         "assignments": _assignments(stepper, texts),
         "waits": _waits(stepper, texts),

@@ -173,6 +173,14 @@ def test_faults_come_before_everything_else() -> None:
     assert "put cuda.syncthreads() between" in text
 
 
+def test_of_several_launches_the_faulty_ones_are_named_at_the_top() -> None:
+    trace = simt.trace(kernels.unordered, 1, 64, (np.zeros(64, np.float32),))
+    text = page([traced_copy(), trace], title="race")
+    read(text)
+    named = '<a href="#launch-2"><code>unordered</code><strong class="warning"> ▲ 2 faults</strong></a>'
+    assert text.index(named) < text.index("<main>")
+
+
 def test_a_deadlock_has_a_page() -> None:
     launch = trace_part(kernels.parted, 1, 8, (np.zeros(8, np.float32),), Part())
     text = page(launch, title="parted")

@@ -16,7 +16,7 @@ from nanoeuler.simt.traced.page.figures import drawn, figures, folded, unique
 from nanoeuler.simt.traced.page.html import element, words
 from nanoeuler.simt.traced.page.prose import prose
 from nanoeuler.simt.traced.page.source import COLUMNS, listings, shown_path
-from nanoeuler.simt.traced.page.summary import advice, faults, tiles
+from nanoeuler.simt.traced.page.summary import advice, count, faults, tiles
 from nanoeuler.simt.traced.part import Traced
 from nanoeuler.simt.traced.pictures.roof import roof
 from nanoeuler.simt.traced.result import Trace
@@ -108,43 +108,51 @@ def _safe(value: Any) -> str:
 
 def _contents(launches: Sequence[Traced]) -> str:
     """Return links to the launches, where there are several."""
-    if len(launches) < 2:
-        return ""
-    links = [
-        element("li", element("a", element("code", words(one.trace.kernel)), href=f"#launch-{n}"))
+    names = [
+        (f"launch-{n}", element("code", words(one.trace.kernel)) + _warning(one.trace))
         for n, one in enumerate(launches, 1)
     ]
-    return element("nav", element("ol", *links), aria_label="launches")
+    return _links(names, "launches") if len(launches) > 1 else ""
+
+
+def _warning(trace: Trace) -> str:
+    """Return how many faults a kernel has, to stand beside its name; nothing if it has none."""
+    return element("strong", words(f" ▲ {count(len(trace.faults), 'fault')}"), class_="warning") if trace.faults else ""
+
+
+def _links(targets: Sequence[tuple[str, str]], label: str) -> str:
+    """Return links to places of the page: the id of each, and its name as HTML."""
+    items = (element("li", element("a", name, href=f"#{target}")) for target, name in targets)
+    return element("nav", element("ul", *items), aria_label=label)
 
 
 def _article(number: int, traced: Traced, card: str | None, room: int, several: bool) -> str:
     """Return what there is to say about one launch."""
     prefix, trace = f"launch-{number}", traced.trace
     found = numbers(trace)
-    name = element("h2", words(f"{number}. " if several else ""), element("code", words(trace.kernel)))
     shown, left_out = drawn(figures(trace, found), room, f"-{number}")
+    sections = {
+        "Source, line by line": listings(trace, found, f"{prefix}-"),
+        "Step by step": _stepper(traced.steps),
+        "Arrays": _arrays(found) + "".join(shown.get("arrays", [])),
+        "A warp in memory": "".join(shown.get("lines", [])),
+        "In time": "".join(shown.get("time", [])),
+        "Roofline": _roofline(found, card, f"-{number}"),
+    }
+    kept = [(f"{prefix}-part-{n}", title, content) for n, (title, content) in enumerate(sections.items(), 1) if content]
     made = [
-        name,
+        element("h2", words(f"{number}. " if several else ""), element("code", words(trace.kernel))),
         element("p", words(f"{shown_path(trace.file)}, line {trace.first_line}"), class_="where"),
         faults(trace),
         prose(trace.function.__doc__),
         tiles(trace, found, traced.part),
+        _links([(name, words(title)) for name, title, _ in kept], f"parts of {trace.kernel}"),
         advice(trace, found, f"{prefix}-"),
-        _section("Source, line by line", listings(trace, found, f"{prefix}-")),
-        _section("Step by step", _stepper(traced.steps)),
-        _section("Arrays", _arrays(found), *shown.get("arrays", [])),
-        _section("A warp in memory", *shown.get("lines", [])),
-        _section("In time", *shown.get("time", [])),
-        _roofline(found, card, f"-{number}"),
+        *(element("section", element("h3", words(title)), content, id=name) for name, title, content in kept),
     ]
     if left_out:
         made.append(element("p", words(f"Too large for this page: {', '.join(left_out)}."), class_="note"))
     return element("article", *made, id=prefix)
-
-
-def _section(title: str, *content: str) -> str:
-    """Return a part of a page; nothing if it is empty."""
-    return element("section", element("h3", words(title)), *content) if any(content) else ""
 
 
 def _stepper(trace: Trace | None) -> str:
@@ -192,8 +200,8 @@ def _roofline(found: Numbers, card: str | None, suffix: str) -> str:
         ("every request's sectors", one.moved.intensity, None),
         ("each sector once", one.distinct.intensity, None),
     ]
-    drawn = roof(points, card=one.card.name, peak_flops=one.peak, bandwidth=one.bandwidth)
-    return _section("Roofline", folded(f"under the roof of {one.card.name}", unique(drawn.svg, suffix), True))
+    picture = roof(points, card=one.card.name, peak_flops=one.peak, bandwidth=one.bandwidth)
+    return folded(f"under the roof of {one.card.name}", unique(picture.svg, suffix), True)
 
 
 def _file(file: str) -> str:

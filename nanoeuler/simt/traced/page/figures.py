@@ -7,6 +7,7 @@ left out.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from nanoeuler.errors import UserError
@@ -21,10 +22,9 @@ from nanoeuler.simt.traced.pictures.timeline import timeline
 from nanoeuler.simt.traced.recorder import TracedArray
 from nanoeuler.simt.traced.result import Trace
 
-
 LINES = 6  # of which a page shows a warp's addresses, for each kind of memory
 ARRAYS = 8
-LARGEST = 600_000  # characters of one picture
+LARGEST = 800_000  # characters of one picture
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _arrays(trace: Trace) -> Iterator[Figure]:
     scopes = ("global", "shared", "constant")
     arrays = [a for scope in scopes for a in trace.arrays if a.scope == scope and a.number in touched]
     for array in arrays[:ARRAYS]:
-        yield Figure("arrays", f"{_label(trace, array)}: who touches what", lambda a=array: grid(trace, a.number))
+        yield Figure("arrays", f"{_label(trace, array)}: who touches what", partial(grid, trace, array.number))
 
 
 def _label(trace: Trace, array: TracedArray) -> str:
@@ -98,9 +98,9 @@ def _label(trace: Trace, array: TracedArray) -> str:
 def _lines(trace: Trace, found: Numbers) -> Iterator[Figure]:
     """Yield lines that go to memory, the costliest first, in the order in which they stand."""
     for one in _costliest(found, lambda one: one.traffic.sectors):
-        yield Figure("lines", _named(trace, one, "sectors"), lambda o=one: sectors(trace, (o.file, o.line)))
+        yield Figure("lines", _named(trace, one, "sectors"), partial(sectors, trace, (one.file, one.line)))
     for one in _costliest(found, lambda one: one.banks.wavefronts):
-        yield Figure("lines", _named(trace, one, "banks"), lambda o=one: banks(trace, (o.file, o.line)))
+        yield Figure("lines", _named(trace, one, "banks"), partial(banks, trace, (one.file, one.line)))
 
 
 def _named(trace: Trace, one: LineNumbers, what: str) -> str:
@@ -116,18 +116,22 @@ def _costliest(found: Numbers, cost: Callable[[LineNumbers], int]) -> list[LineN
 
 
 def _times(trace: Trace) -> Iterator[Figure]:
-    if trace.waits:
-        yield Figure("time", "barriers and warp operations, thread by thread", lambda: timeline(trace))
+    if len(trace.visits):
+        yield Figure("time", "the warps of a block over time", partial(timeline, trace))
 
 
 def _more(trace: Trace, found: Numbers) -> Iterator[Figure]:
-    """Yield how an array fills, and how often elements are touched that are touched again and again."""
+    """Yield how an array fills, whose block writes what, and how often what is loaded again is loaded."""
     numbered = dict(enumerate(found.arrays))
     written = [n for n, a in numbered.items() if a.stores + a.atomics and a.scope in ("shared", "global")]
     for number in sorted(written, key=lambda n: (numbered[n].scope != "shared", n))[:1]:
         name = f"{_label(trace, trace.arrays[number])}, step by step"
-        yield Figure("time", name, lambda n=number: animation(trace, n))
+        yield Figure("time", name, partial(animation, trace, number))
+    if len(trace.blocks) > 1:
+        for number in [n for n in written if numbered[n].scope == "global"][:1]:
+            name = f"{_label(trace, trace.arrays[number])}: which block"
+            yield Figure("arrays", name, partial(grid, trace, number, by="block"))
     often = [n for n, a in numbered.items() if a.loads_per_element > 1.5 and a.scope == "global"]
     for number in often[:ARRAYS]:
         name = f"{_label(trace, trace.arrays[number])}: how often"
-        yield Figure("arrays", name, lambda n=number: grid(trace, n, by="count"))
+        yield Figure("arrays", name, partial(grid, trace, number, by="count"))

@@ -48,8 +48,8 @@ COLUMNS = (
     (
         "again",
         "loads again",
-        "What share of the loads from global memory brought an element that this thread or another one of its block "
-        "had loaded before. Registers or shared memory could have kept it.",
+        "What share of the loads from global memory brought what the thread had loaded or stored before, or another "
+        "thread of its block had loaded. Registers or shared memory could have kept it.",
     ),
     (
         "flops",
@@ -74,9 +74,17 @@ def listings(trace: Trace, found: Numbers, prefix: str) -> str:
     for source in called(trace, found):
         place = f"{shown_path(source.file)}, line {source.tree.lineno}"
         summary = element("summary", element("code", words(source.name)), words(f" called, {place}"))
-        table = listing(source.name, source.file, lines_of(source), found)
+        table = listing(
+            source.name, source.file, lines_of(source), found, prefix if source.file == trace.file else None
+        )
         made.append(element("details", summary, table, class_="figure"))
     return "".join(made)
+
+
+def linked(trace: Trace, found: Numbers, file: str, line: int) -> bool:
+    """Whether a line is in the listings and has a name for links: those of the kernel's file have."""
+    parts = [(trace.first_line, trace.last_line), *(lines_of(s) for s in called(trace, found) if s.file == trace.file)]
+    return file == trace.file and any(first <= line <= last for first, last in parts)
 
 
 def called(trace: Trace, found: Numbers) -> list[Source]:
@@ -144,7 +152,7 @@ def cells_of(one: LineNumbers) -> list[Cell]:
     """Return what a line has in each column."""
     traffic, banks, loads = one.traffic, one.banks, one.loads
     ratio = traffic.sectors / max(1, traffic.ideal_sectors)
-    again = (loads.repeated + loads.repeated_in_block) / max(1, loads.accesses)
+    again = loads.spared / max(1, loads.accesses)
     none = Cell()
     return [
         Cell(format_count(one.executions)) if one.executions else none,

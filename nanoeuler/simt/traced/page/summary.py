@@ -7,7 +7,7 @@ from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.hints import hints
 from nanoeuler.simt.traced.numbers import Numbers
 from nanoeuler.simt.traced.page.html import element, words
-from nanoeuler.simt.traced.page.source import percent, short
+from nanoeuler.simt.traced.page.source import linked, percent, short
 from nanoeuler.simt.traced.result import Trace
 
 
@@ -15,13 +15,13 @@ def tiles(trace: Trace, found: Numbers, part: str) -> str:
     """Return the key numbers of a launch as a list of tiles."""
     launch, totals = trace.launch, found.totals
     traffic, loads, banks = totals.traffic, totals.loads, totals.banks
-    again = (loads.repeated + loads.repeated_in_block) / loads.accesses if loads.accesses else 0.0
+    again = loads.spared / loads.accesses if loads.accesses else 0.0
     warps = -(-launch.block_threads // WARP_SIZE)
     made = [
         tile(
             "blocks", _dimensions(launch.grid), f"{launch.blocks:,} in all" if "×" in _dimensions(launch.grid) else ""
         ),
-        tile("threads of a block", _dimensions(launch.block), _count(warps, "warp")),
+        tile("threads of a block", _dimensions(launch.block), count(warps, "warp")),
         tile("traced", part or "all", f"{len(trace.accesses):,} accesses"),
         tile("lanes active", percent(totals.lane_share), f"{short(totals.lanes)} of a warp", totals.lane_share),
     ]
@@ -37,7 +37,7 @@ def tiles(trace: Trace, found: Numbers, part: str) -> str:
         made.append(
             tile("bank conflicts", f"{banks.conflicts:,}", f"{short(banks.ways)}× the least passes")
         )  # fmt: skip
-    made.append(tile("arithmetic", f"{format_count(totals.flops)} FLOP", _intensity(found)))
+    made.append(tile("arithmetic", f"{formatcount(totals.flops)} FLOP", _intensity(found)))
     return element("ul", *made, class_="tiles")
 
 
@@ -51,7 +51,7 @@ def tile(name: str, value: str, detail: str, share: float | None = None) -> str:
 
 def _intensity(found: Numbers) -> str:
     totals = found.totals
-    special = f", {format_count(totals.special)} special functions" if totals.special else ""
+    special = f", {formatcount(totals.special)} special functions" if totals.special else ""
     if not totals.bytes_moved:
         return f"no global memory{special}"
     return f"{totals.intensity:.3g} FLOP for a byte{special}"
@@ -62,7 +62,12 @@ def _dimensions(sizes: tuple[int, ...]) -> str:
     return " × ".join(f"{size:,}" for size in kept)
 
 
-def _count(number: int, word: str) -> str:
+def count(number: int, word: str) -> str:
+    """Return a number of things, in words.
+
+    >>> count(1, "fault"), count(1200, "fault")
+    ('1 fault', '1,200 faults')
+    """
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
@@ -70,7 +75,7 @@ def faults(trace: Trace) -> str:
     """Return what is wrong with a kernel, to stand before all else; nothing if nothing is."""
     if not trace.faults:
         return ""
-    head = element("h3", words(f"▲ {_count(len(trace.faults), 'fault')}: what follows may not be what a GPU does"))
+    head = element("h3", words(f"▲ {count(len(trace.faults), 'fault')}: what follows may not be what a GPU does"))
     return element("div", head, *(element("pre", words(fault), tabindex="0") for fault in trace.faults),
                    class_="faults", role="alert")  # fmt: skip
 
@@ -79,10 +84,9 @@ def advice(trace: Trace, found: Numbers, prefix: str) -> str:
     """Return what could be better, the costliest first, as a list with links to the lines."""
     items = []
     for hint in hints(trace, found):
-        here = hint.file == trace.file
-        name = words(f"line {hint.line}" if here else f"line {hint.line} of {Path(hint.file).name}")
-        listed = here and trace.first_line <= hint.line <= trace.last_line
-        link = element("a", name, href=f"#{prefix}line-{hint.line}") if listed else name
-        code = element("code", words(trace.source_line(hint.line, hint.file).strip()))
+        line = hint.lines[0]
+        name = words(hint.where if hint.file == trace.file else f"{hint.where} of {Path(hint.file).name}")
+        link = element("a", name, href=f"#{prefix}line-{line}") if linked(trace, found, hint.file, line) else name
+        code = element("code", words(trace.source_line(line, hint.file).strip()))
         items.append(element("li", link, " ", code, element("br"), words(hint.text)))
     return element("h4", words("Worth a look")) + element("ul", *items, class_="advice") if items else ""

@@ -27,8 +27,9 @@ def thumbnail(trace: Trace) -> tuple[str, str]:
     row, column = _places(index, array.shape)
     shown = (row < ROWS) & (column < COLUMNS)
     pixels = np.zeros((int(row[shown].max(initial=0)) + 1, int(column[shown].max(initial=0)) + 1, 4), np.uint8)
-    colours = np.array([[*bytes.fromhex(c[1:]), 255] for c in ramp(trace.launch.block_threads)], np.uint8)
-    pixels[row[shown], column[shown]] = colours[trace.accesses["thread"][fits][shown]]
+    threads = trace.accesses["thread"][fits][shown]
+    colours = np.array([[*bytes.fromhex(c[1:]), 255] for c in ramp(int(threads.max(initial=0)) + 1)], np.uint8)
+    pixels[row[shown], column[shown]] = colours[threads]
     return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}", f"threads over {array.name}"
 
 

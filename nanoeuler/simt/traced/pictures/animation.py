@@ -21,7 +21,7 @@ from nanoeuler.simt.traced.pictures.grid import BY, NARROWEST
 from nanoeuler.simt.traced.pictures.legend import legend
 from nanoeuler.simt.traced.pictures.picture import Picture, picture
 from nanoeuler.simt.traced.pictures.region import named
-from nanoeuler.simt.traced.pictures.squares import hatched, labels, meanings, outlines, squares
+from nanoeuler.simt.traced.pictures.squares import HALF, hatched, labels, meanings, outlines, squares
 from nanoeuler.simt.traced.pictures.users import By, Users, fill_of, name_of, patterns, users
 from nanoeuler.simt.traced.pictures.view import View, view
 from nanoeuler.simt.traced.pictures.wording import DONE, line_name, plural, source
@@ -29,8 +29,7 @@ from nanoeuler.simt.traced.recorder import Instruction
 from nanoeuler.simt.traced.result import Trace
 
 FRAMES = 60  # at most
-ROOM = 60_000  # elements in all frames together: about 1.1 million characters
-LABELLED = 16_000  # elements in all frames together up to which they have numbers
+ROOM = 900_000  # characters of all frames
 LONGEST, SLOWEST, REST = 40.0, 1.2, 3.0  # seconds: of all frames, of one, and of the rest at the end
 
 
@@ -68,23 +67,22 @@ def animation(
     cells = seen.cells
     if not len(seen.cell):
         raise UserError(f"nothing that was chosen touches {named(cells.array, cells.region)}: there is nothing to show")
-    frames = _frames(trace, seen, by)
+    step, count = _steps(trace, seen)
     width = max(cells.width, NARROWEST)
-    count = frames[-1].last
+    frames, moving = _fitting(trace, seen, by, step, width)
     told = [seen.subject]
     if len(frames) < count:
         told.append(f"{count:,} steps are too many to be shown one by one: they are put together in {len(frames)}.")
     top, y = head(f"{named(cells.array, cells.region)}, step by step", told, width)
     final = users(trace, cells, seen.cell, seen.access, by)
-    body = [top, f'<g transform="translate(0 {number(y)})">', *_pictures(trace, cells, frames, final, width), "</g>"]
+    end = "".join(_end(trace, cells, final, count, width))
     entries, ramp = meanings(final, by)
-    entries = [("n-soft", "", "touched in an earlier step"), *entries]
-    key, end = legend(y + CAPTION + cells.height + 14, width, entries, ramp)
-    seconds = min(SLOWEST, LONGEST / len(frames))
-    style = _style(len(frames), seconds)
-    return picture(
-        f"{cells.array.name}, step by step", _description(trace, frames), width, end, [*body, key], style=style
-    )
+    entries = [("n-soft n-hair", "", "touched in an earlier step"), *entries]
+    key, bottom = legend(y + CAPTION + cells.height + 14, width, entries, ramp)
+    body = [top, f'<g transform="translate(0 {number(y)})">', moving, end, "</g>", key]
+    style = _style(len(frames), min(SLOWEST, LONGEST / len(frames)))
+    title = f"{cells.array.name}, step by step"
+    return picture(title, _description(trace, frames), width, bottom, body, style=style)
 
 
 @dataclass(frozen=True)
@@ -102,21 +100,30 @@ class Frame:
     users: Users
 
 
-def _frames(trace: Trace, seen: View, by: By) -> list[Frame]:
-    """Return what is shown one after the other."""
-    step, count = _steps(trace, seen)
+def _fitting(trace: Trace, seen: View, by: By, step: np.ndarray, width: float) -> tuple[list[Frame], str]:
+    """Return frames, and their drawing, that are not too many nor too large: without numbers, or put together."""
+    count = int(step.max()) + 1
     together = -(-count // FRAMES)
-    while len(np.unique(step // together * len(seen.cells) + seen.cell)) > ROOM and together < count:
+    while True:
+        frames = _frames(trace, seen, by, step, together)
+        for numbered in (True, False):
+            moving = "".join(_moving(trace, seen.cells, frames, width, numbered))
+            if len(moving) <= ROOM or (together >= count and not numbered):
+                return frames, moving
         together *= 2
+
+
+def _frames(trace: Trace, seen: View, by: By, step: np.ndarray, together: int) -> list[Frame]:
+    """Return what is shown one after the other, so many steps ``together``."""
+    count = int(step.max()) + 1
     made = []
     for first in range(0, count, together):
         here = np.flatnonzero(step // together == first // together)
         records = trace.accesses[seen.access[here]]
-        start = trace.accesses[seen.access[here[step[here].argmin()]]]
-        threads = np.unique(records[["block", "thread"]])
-        found = users(trace, seen.cells, seen.cell[here], seen.access[here], by)
-        instruction = trace.instructions[start["instruction"]]
-        made.append(Frame(first + 1, min(first + together, count), count, instruction, len(threads), found))
+        instruction = trace.instructions[records["instruction"][step[here].argmin()]]
+        threads = len(np.unique(records["block"].astype(np.int64) << 32 | records["thread"]))
+        found = users(trace, seen.cells, seen.cell[here], seen.access[here], by, seen.access)
+        made.append(Frame(first + 1, min(first + together, count), count, instruction, threads, found))
     return made
 
 
@@ -132,26 +139,32 @@ def _steps(trace: Trace, seen: View) -> tuple[np.ndarray, int]:
 
 
 CAPTION = 54.0  # pixels of the words and the bar above the grid
+DOWN = f'transform="translate(0 {number(CAPTION)})"'
 
 
-def _pictures(trace: Trace, cells: Cells, frames: list[Frame], final: Users, width: float) -> Iterator[str]:
-    """Yield the elements, and over them what is seen of each step, and at the end."""
-    down = f'transform="translate(0 {number(CAPTION)})"'
-    everything = list(range(len(cells)))
+def _moving(trace: Trace, cells: Cells, frames: list[Frame], width: float, numbered: bool) -> Iterator[str]:
+    """Yield the empty elements, and over them what is seen of each frame, and after it."""
+    empty = outlines(cells, range(len(cells)), class_="n-empty n-hair")
     yield tag("rect", x=0, y=38, width=width, height=4, rx=2, class_="n-idle")
-    yield f"<g {down}>{cells.frame}{tag('path', d=''.join(outlines(cells, everything)), class_='n-empty n-hair')}</g>"
-    labelled = sum(int((frame.users.several > 0).sum()) for frame in frames) <= LABELLED
+    yield f"<g {DOWN}>{cells.frame}<g {HALF}>{empty}</g></g>"
     before = np.zeros(len(cells), np.int64)  # kinds of accesses in earlier steps, as in Users.kinds
     for n, frame in enumerate(frames):
-        yield f'<g class="n-f n-f{n}" data-step="{frame.first}">{"".join(_words(trace, frame, width))}<g {down}>'
-        yield from _current(cells, frame.users, labelled)
+        yield f'<g class="n-f n-f{n}" data-step="{frame.first}">{"".join(_words(trace, frame, width))}<g {DOWN}>'
+        yield from _current(cells, frame.users, numbered)
         yield "</g></g>"
         after = before | frame.users.kinds
         if n + 1 < len(frames) and (after != before).any():
-            yield f'<g class="n-t n-t{n}" {down}>{"".join(_trail(cells, before, after))}</g>'
+            yield f'<g class="n-t n-t{n}" {DOWN}>{"".join(_trail(cells, before, after))}</g>'
         before = after
-    told = text(0, 12, f"After {plural(frames[-1].count, 'step')}: all who touch each element", class_="n-ink n-bold")
-    yield f'<g class="n-z">{told}{_bar(width)}<g {down}>{"".join(squares(trace, cells, final))}</g></g>'
+
+
+def _end(trace: Trace, cells: Cells, final: Users, count: int, width: float) -> Iterator[str]:
+    """Yield what is seen at the end."""
+    yield '<g class="n-z">'
+    yield text(0, 12, f"After {plural(count, 'step')}: all who touch each element", class_="n-ink n-bold")
+    yield f"{_bar(width)}<g {DOWN}>"
+    yield from squares(trace, cells, final)
+    yield "</g></g>"
 
 
 def _words(trace: Trace, frame: Frame, width: float) -> Iterator[str]:
@@ -170,16 +183,17 @@ def _bar(width: float) -> str:
     return tag("rect", x=0, y=38, width=width, height=4, rx=2, class_="n-mark")
 
 
-def _current(cells: Cells, found: Users, labelled: bool) -> Iterator[str]:
+def _current(cells: Cells, found: Users, numbered: bool) -> Iterator[str]:
     """Yield the elements that a frame touches: in colour, outlined, hatched if written."""
     fills = [fill_of(found, n) for n in range(len(cells))]
     by_fill: dict[str, list[int]] = {}
     for n in np.flatnonzero(found.several).tolist():
         by_fill.setdefault(fills[n], []).append(n)
-    for fill, which in by_fill.items():
-        yield tag("path", d="".join(outlines(cells, which)), fill=fill, class_="n-line")
+    yield f'<g class="n-line" {HALF}>'
+    yield from (outlines(cells, which, fill=fill) for fill, which in by_fill.items())
+    yield "</g>"
     yield from hatched(cells, patterns(found, fills))
-    if labelled:
+    if numbered:
         yield from labels(cells, [name_of(found, n) for n in range(len(cells))], fills)
 
 
@@ -187,7 +201,7 @@ def _trail(cells: Cells, before: np.ndarray, after: np.ndarray) -> Iterator[str]
     """Yield what is left of a frame: elements that were touched for the first time, and written for the first time."""
     touched = np.flatnonzero((before == 0) & (after > 0)).tolist()
     if touched:
-        yield tag("path", d="".join(outlines(cells, touched)), class_="n-soft n-hair")
+        yield f'<g class="n-soft n-hair" {HALF}>{outlines(cells, touched)}</g>'
     changed = np.flatnonzero((before & 6 == 0) & (after & 6 > 0)).tolist()
     yield from hatched(cells, {"trail": changed} if changed else {})
 

@@ -107,7 +107,8 @@ class WarpRequest:
     ``accesses`` (numbers in the trace), ``lanes``, ``addresses`` and ``sizes`` (bytes) are arrays of one length, an
     entry for each lane that takes part, by rising lane. ``turn`` counts how often the warp had been here before, out
     of ``turns``. ``exist`` is how many lanes the warp has: 32, but in the last one of a block. ``part`` says which part
-    of a complex number it is. ``starts`` has the address at which the memory of each array begins, a multiple of 256.
+    of its elements it is, "" for all. ``starts`` has the address at which the memory of each array begins, a multiple
+    of 256.
     """
 
     instruction: Instruction
@@ -186,10 +187,13 @@ def _one_warp(trace: Trace, fits: np.ndarray, warp: int | None, block: int | Non
 
 
 def _gathered(trace: Trace, all_requests: Requests, entries: np.ndarray, turn: int, turns: int) -> list[WarpRequest]:
-    """Return the requests that one warp instruction makes: two where a complex number is loaded in parts."""
+    """Return the requests that one warp instruction makes: one, or one for each part of its elements."""
     numbers = np.unique(all_requests.request[entries]).tolist()
+    names = [""] if len(numbers) == 1 else [f"byte 1 of {len(numbers)}, each of which is a request of its own"]
+    if len(numbers) == 2:
+        names = ["real part", "imaginary part"]
     made = []
-    for number, part in zip(numbers, ("real part", "imaginary part") if len(numbers) == 2 else ("",), strict=True):
+    for number, part in zip(numbers, names, strict=False):  # single bytes of records are all alike: the first will do
         own = entries[all_requests.request[entries] == number]
         own = own[np.argsort(all_requests.lane[own], kind="stable")]
         records, addresses = trace.accesses[all_requests.access[own]], all_requests.address[own]

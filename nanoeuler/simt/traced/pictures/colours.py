@@ -8,6 +8,7 @@ A picture has its own background, so it can be read on any page. Its ink follows
 JupyterLab, VS Code, Colab or of a page that says ``data-theme``, where the picture stands in one of these.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +80,7 @@ def contrast(a: str, b: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+@functools.cache
 def ink_on(colour: str) -> str:
     """Return black or white: the one that can be read on ``colour``."""
     return max("#000000", "#ffffff", key=lambda ink: contrast(ink, colour))

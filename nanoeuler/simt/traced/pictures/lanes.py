@@ -63,7 +63,7 @@ def subject(trace: Trace, request: WarpRequest) -> str:
     if request.exist < WARP_SIZE:
         made += f", which has {plural(request.exist, 'lane')}"
     if request.turns > 1:
-        made += f" · time {request.turn} of {request.turns:,} (nth={request.turn}), counted from 0"
+        made += f" · time {request.turn + 1:,} of {request.turns:,} (nth={request.turn})"
     return made
 
 

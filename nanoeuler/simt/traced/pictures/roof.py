@@ -94,7 +94,8 @@ class Plot:
 
 def _plot(points: Sequence[tuple[str, float, float | None]], peak: float, bandwidth: float) -> Plot:
     ridge = peak / bandwidth
-    inside = [ridge / 10, ridge * 10, *(i for _, i, _ in points if 0 < i < math.inf)]
+    shown = [i for _, i, _ in points if 0 < i < math.inf]
+    inside = [ridge / 20, ridge * 10, *(i / 1.5 for i in shown), *(i * 1.5 for i in shown)]
     low, high = math.floor(math.log10(min(inside))), math.ceil(math.log10(max(inside)))
     speeds = [peak, bandwidth * 10.0**low, *(m for _, _, m in points if m)]
     return Plot(

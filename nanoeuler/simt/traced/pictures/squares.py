@@ -1,6 +1,10 @@
 """The elements of an array as squares: in the colour of who touches them, hatched where they are written."""
 
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from nanoeuler.simt.traced.pictures.cells import Cells
 from nanoeuler.simt.traced.pictures.colours import CATEGORIES, INKS, SEVERAL, ink_on
@@ -10,6 +14,7 @@ from nanoeuler.simt.traced.pictures.users import By, Users, fill_of, name_of, pa
 from nanoeuler.simt.traced.result import Trace
 
 ROOMY = 14.0  # pixels of an element's side, from which on a number finds room in it
+HALF = 'transform="translate(0.5 0.5)"'  # lines that are one pixel wide fill a pixel
 MEANINGS = {
     "thread": "thread, by its number in its block",
     "lane": "lane of its warp",
@@ -24,11 +29,11 @@ def squares(trace: Trace, cells: Cells, found: Users) -> Iterator[str]:
     names = [name_of(found, n) for n in range(len(cells))]
     fills = [fill_of(found, n) for n in range(len(cells))]
     side = cells.side - 1
-    yield '<g class="n-hair">'
+    yield f'<g class="n-hair" {HALF}>'
     for n, (fill, told) in enumerate(zip(fills, tooltips(trace, cells, found), strict=True)):
         yield tag(
             *("rect", tooltip(told)),
-            **{"x": cells.x[n] + 0.5, "y": cells.y[n] + 0.5, "width": side, "height": side, "fill": fill or None},
+            **{"x": cells.x[n], "y": cells.y[n], "width": side, "height": side, "fill": fill or None},
             class_=None if fill else "n-empty",
             **{"data-index": ",".join(map(str, cells.index(n))), "data-key": int(found.key[n])},
             **{"data-users": int(found.several[n]), "data-kinds": int(found.kinds[n])},
@@ -38,20 +43,26 @@ def squares(trace: Trace, cells: Cells, found: Users) -> Iterator[str]:
     yield from labels(cells, names, fills)
 
 
-def outlines(cells: Cells, which: Sequence[int]) -> Iterator[str]:
-    """Yield the squares of elements, as parts of a path."""
+def outlines(cells: Cells, which: Sequence[int], **look: Any) -> str:
+    """Return the squares of elements as one path; to be moved by HALF."""
     side = number(cells.side - 1)
-    for n in which:
-        yield f"M{number(cells.x[n] + 0.5)} {number(cells.y[n] + 0.5)}h{side}v{side}h-{side}z"
+    corners = (f"M{number(cells.x[n])} {number(cells.y[n])}h{side}v{side}h-{side}z" for n in which)
+    return tag("path", d="".join(corners), **look)
 
 
 def hatched(cells: Cells, patterns_: dict[str, list[int]]) -> Iterator[str]:
-    """Yield elements' hatchings, by the names of patterns: on their lower edge, so that numbers stay clear of it."""
-    high = cells.side * (0.25 if cells.side >= ROOMY else 1) - 1
-    side, tall = number(cells.side - 1), number(high)
+    """Yield elements' hatchings, by the names of patterns: on their lower edge, so that numbers stay clear of it.
+
+    Neighbours are hatched by one stroke.
+    """
+    high = number(cells.side * (0.25 if cells.side >= ROOMY else 1) - 1)
     for pattern, which in patterns_.items():
-        corners = ((cells.x[n] + 0.5, cells.y[n] + cells.side - 0.5 - high) for n in which)
-        path = "".join(f"M{number(x)} {number(y)}h{side}v{tall}h-{side}z" for x, y in corners)
+        x, y = cells.x[which], cells.y[which]
+        apart = np.flatnonzero(np.diff(x, prepend=-1e9) != cells.side * (np.diff(y, prepend=-1e9) == 0))
+        path = ""
+        for start, end in itertools.pairwise([*apart.tolist(), len(which)]):
+            wide = number((end - start) * cells.side - 1)
+            path += f"M{number(x[start])} {number(y[start] + cells.side - 1)}v-{high}h{wide}v{high}z"
         yield tag("path", d=path, fill=f"url(#{ROOT}-{pattern})", class_="n-over")
 
 

@@ -19,7 +19,7 @@ WIDTH, LEFT, RIGHT = 860.0, 76.0, 128.0  # pixels: of time, of what stands on it
 NARROWEST = 560.0  # pixels of the whole, for the words
 WIDEST = 14.0  # pixels of a moment
 MARK = 12.0  # pixels that a barrier takes, less if there are many
-BARS = 3000  # that are drawn at most: moments are put together until they are fewer
+BARS = 1500  # that are drawn at most: moments are put together until they are fewer
 WARP_ROW, THREAD_ROW = 24.0, 15.0  # heights
 
 

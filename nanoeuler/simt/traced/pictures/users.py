@@ -42,14 +42,20 @@ class Users:
     names: Sequence[str]
 
 
-def users(trace: Trace, cells: Cells, cell: np.ndarray, access: np.ndarray, by: By) -> Users:
-    """Return who touches each element, where access ``access[i]`` touches element ``cell[i]``."""
+def users(
+    trace: Trace, cells: Cells, cell: np.ndarray, access: np.ndarray, by: By, among: np.ndarray | None = None
+) -> Users:
+    """Return who touches each element, where access ``access[i]`` touches element ``cell[i]``.
+
+    The colours are those of a picture of the accesses ``among``; None: of just these.
+    """
     records, count = trace.accesses[access], len(cells)
     block, thread = records["block"].astype(np.int64), records["thread"].astype(np.int64)
     who = {"warp": thread // WARP_SIZE, "block": 0 * thread}.get(by, thread)
     several = np.bincount(np.unique(np.stack([cell, block, who]), axis=1)[0], minlength=count)
     times = np.bincount(cell, minlength=count)
-    fills, names = _meanings(trace, by, times)
+    threads_ = trace.accesses["thread"][access if among is None else among]
+    fills, names = _meanings(trace, by, times, int(threads_.max(initial=0)) + 1)
     key = np.full(count, -1, np.int64)
     if by == "count":
         key = np.searchsorted(np.unique(times[times > 0]), times)
@@ -64,15 +70,19 @@ def users(trace: Trace, cells: Cells, cell: np.ndarray, access: np.ndarray, by: 
     return Users(order, starts, access, several, key, np.asarray(kinds), fills, names)
 
 
-def _meanings(trace: Trace, by: By, times: np.ndarray) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the colours of a picture, and what stands in an element of each."""
+def _meanings(trace: Trace, by: By, times: np.ndarray, used: int) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the colours of a picture, and what stands in an element of each.
+
+    Where only the first ``used`` threads of a block come, the ramp goes no further than to the end of their last warp.
+    """
     size, grid = trace.launch.block_threads, trace.launch.grid
     if by == "count":
         names = [str(n) for n in np.unique(times[times > 0])]
         return ramp(len(names)), names
     if by == "block":
         return colours(len(trace.blocks)), [position(n, grid).strip("()").replace(" ", "") for n in trace.blocks]
-    count = {"warp": -(-size // WARP_SIZE), "lane": min(WARP_SIZE, size)}.get(by, size)
+    warps = -(-used // WARP_SIZE)
+    count = {"warp": warps, "lane": min(WARP_SIZE, size)}.get(by, min(size, warps * WARP_SIZE))
     return colours(count) if by == "warp" else ramp(count), [str(n) for n in range(count)]
 
 

@@ -238,3 +238,72 @@ def two_tiles(out):
     s = cuda.shared.array((2, 2), float32)
     s[i % 2, 0] = mine[0]
     out[i] = s[0, 0]
+
+
+@cuda.jit
+def gathered(out, x, where):
+    """Loads from wherever ``where`` says."""
+    i = cuda.threadIdx.x
+    if where[i] >= 0:
+        out[i] = x[where[i]]
+
+
+@cuda.jit
+def many_barriers(out, rounds):
+    """Barriers, and shuffles that some lanes do."""
+    s = cuda.shared.array(64, float32)
+    i = cuda.threadIdx.x
+    s[i] = i
+    for k in range(rounds):
+        cuda.syncthreads()
+        if i < 32:
+            out[i] = cuda.shfl_xor_sync(0xFFFFFFFF, s[i], k % 32)
+            cuda.syncwarp(0xFFFFFFFF)
+    out[i] = s[i]
+
+
+@cuda.jit
+def missing(out):
+    """A shuffle that names lanes which wait at a barrier."""
+    i = cuda.threadIdx.x
+    if i < 4:
+        out[i] = cuda.shfl_sync(0xFFFFFFFF, i, 0)
+    cuda.syncthreads()
+
+
+@cuda.jit
+def early(out):
+    """Threads that end before a barrier of the others' device function."""
+    i = cuda.threadIdx.x
+    out[i] = waiting(out, i)
+    if i % 2:
+        return
+    out[i] = 0
+
+
+@cuda.jit(device=True)
+def waiting(out, i):
+    """A barrier in a function."""
+    if i < 8:
+        out[i] += 1
+    cuda.syncthreads()
+    return out[i] + 1
+
+
+@cuda.jit
+def leaving_marks(x):
+    """Writes, then reads elsewhere, then reads all."""
+    i = cuda.threadIdx.x
+    x[i] = float32(1)
+    a = x[i + 4]
+    b = x[i] + x[i + 4]
+    if a > b:
+        cuda.syncthreads()
+
+
+@cuda.jit
+def rewritten(x, rounds):
+    """All elements, again and again."""
+    i = cuda.grid(1)
+    for k in range(rounds):
+        x[i // 64, i % 64] = k

@@ -1,7 +1,9 @@
 """Reads pictures back: every test of one goes through ``read``, which also checks what holds for all of them."""
 
+import inspect
 import math
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 from nanoeuler.simt.traced.pictures.picture import Picture
@@ -15,7 +17,7 @@ def read(picture: Picture) -> ElementTree.Element:
     """Return the document, after looking for what no picture may have."""
     root = ElementTree.fromstring(picture.svg)
     assert root.tag == f"{SVG}svg"
-    left, top, width, height = map(float, root.get("viewBox", "").split())
+    left, _, width, height = map(float, root.get("viewBox", "").split())
     assert (width, height) == (float(root.get("width", "")), float(root.get("height", "")))
     ids = [element.get("id") for element in root.iter() if element.get("id")]
     assert len(set(ids)) == len(ids)
@@ -51,9 +53,7 @@ def texts(root: ElementTree.Element) -> list[str]:
     return [element.text or "" for element in root.iter(f"{SVG}text")]
 
 
-def line_of(function: object, text: str) -> int:
+def line_of(function: Any, text: str) -> int:
     """Return the number of the first line of a kernel that has ``text`` in it."""
-    import inspect
-
-    lines, first = inspect.getsourcelines(function.py_func)  # type: ignore[attr-defined]
+    lines, first = inspect.getsourcelines(function.py_func)
     return next(first + n for n, line in enumerate(lines) if text in line)
