@@ -131,7 +131,8 @@ def _refuse(options: Namespace, way: str) -> None:
     meant = {"script": "a script's kernels", "ours": "our own ops", "gallery": "--gallery"}
     allowed = {*ONLY[way], "dtype"} if way == "gallery" else {*ONLY[way], *_PART}
     for name in (*ONLY["script"], *ONLY["ours"], *ONLY["gallery"], *_PART):
-        if name not in allowed and getattr(options, name):
+        given = getattr(options, name)
+        if name not in allowed and given is not None and given is not False:
             owner = next((meant[w] for w, names in ONLY.items() if name in names), "a single launch")
             raise UserError(f"--{name} is for {owner}")
 

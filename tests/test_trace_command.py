@@ -158,6 +158,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (["missing.py"], "missing.py: there is no such file"),
         (["missing.py", "--shape", "B=1"], "--shape is for our own ops"),
         (["notes.ipynb"], "is a notebook: make a script of it first"),
+        (["--gallery", "x", "--warp", "0"], "--warp is for a single launch"),
         (["--gallery", "x", "--block", "1"], "--block is for a single launch"),
     ],
 )

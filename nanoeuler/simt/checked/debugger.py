@@ -8,6 +8,7 @@ breakpoints of their own. ``p tile[2, 3]`` shows memory as it is now, without be
 import os
 import pdb
 import sys
+from types import ModuleType
 from typing import Any
 
 from nanoeuler.simt import names
@@ -45,7 +46,11 @@ def leave() -> None:
 def names_at_the_prompt(source: Source) -> dict[str, Any]:
     """Return the global names of a function, for the globals of its translation."""
     known = {**source.function.__globals__, **source.namespace}
-    return {name: Cuda() if names.cuda_name(value) == "" else value for name, value in known.items()}
+    return {name: Cuda() if _is_cuda(value) else value for name, value in known.items()}
+
+
+def _is_cuda(value: Any) -> bool:
+    return isinstance(value, ModuleType) and names.cuda_name(value) == ""
 
 
 class Index(tuple):

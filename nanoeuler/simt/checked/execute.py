@@ -8,7 +8,7 @@ import ast
 import inspect
 import sys
 from bdb import BdbQuit
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ def collect_faults(
             _run(body, source.blocks, monitor, arguments, block_done)
     except Stopped:
         pass
-    except (UserError, BdbQuit):
+    except (UserError, BdbQuit, KeyboardInterrupt):
         restore()
         raise
     except Exception as error:
@@ -100,13 +100,20 @@ def _run(body: Body, blocks: bool, monitor: Monitor, arguments: tuple, block_don
     phase = 0
     block = Block if monitor.recorder is None else monitor.recorder.block
     try:
-        for number in turns(launch.blocks, launch.order, generator):
-            if monitor.recorder is None or monitor.recorder.wants(number):
-                phase = block(launch, number, phase, monitor, generator, constants).run(body, arguments, blocks)
-                block_done()
+        for number in _block_turns(launch, monitor.recorder, generator):
+            phase = block(launch, number, phase, monitor, generator, constants).run(body, arguments, blocks)
+            block_done()
     finally:
         debugger.leave()
         monitor.settle(shared=False)
+
+
+def _block_turns(launch: Launch, recorder: Any, generator: np.random.Generator) -> Sequence[int]:
+    """Return the blocks that run, in the order of their turns: all, or those that a recorder wants."""
+    if recorder is None or recorder.blocks is None:
+        return turns(launch.blocks, launch.order, generator)
+    wanted = sorted(recorder.blocks)
+    return [wanted[n] for n in turns(len(wanted), launch.order, generator)]
 
 
 def _monitor(source: Source, launch: Launch, limit: int, tell: Callable[[Fault], None]) -> Monitor:

@@ -392,10 +392,10 @@ class _Written:
         self.flags[span] = True
 
 
-def traced(view: View, site: tuple = ()) -> View:
+def traced(view: View, site: tuple = (), dynamic: bool = False) -> View:
     """Return ``view``, made at a ``site`` in the source; where the launch is traced it is recorded from now on."""
     if view.monitor.recorder is not None:
-        view.traced = view.monitor.recorder.array(view, site)
+        view.traced = view.monitor.recorder.array(view, site, dynamic)
     return view
 
 
@@ -417,7 +417,8 @@ def fresh(monitor: Monitor, shape: Any, dtype: Any, alignment: Any, name: str, s
 def dynamic(root: Root, memory: np.ndarray, dtype: Any, name: str, site: tuple) -> View:
     """Return the block's dynamic shared memory as an array of ``dtype``."""
     kind = as_dtype(dtype_kind(dtype))
-    return traced(View(root, memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind), name), site)
+    array = memory[: len(memory) // kind.itemsize * kind.itemsize].view(kind)
+    return traced(View(root, array, name), site, dynamic=True)
 
 
 def dynamic_memory(monitor: Monitor, size: int) -> tuple[Root, np.ndarray]:

@@ -280,6 +280,10 @@ class Writer:
         value = self.expression(node)
         if known is not None and known.target in OWN_BUILTINS:
             return value
+        return self.elements(node, value)
+
+    def elements(self, node: ast.expr, value: ast.expr) -> ast.expr:
+        """Return what a loop runs over that is given ``value``."""
         return self.call(node, accesses.elements, value, self.place(node))
 
     def do_assign(self, node: ast.Assign) -> list[ast.stmt]:
@@ -336,6 +340,7 @@ class Writer:
             return self.assign(node.target, self.call(node, operate, old, self.expression(node.value)), node)
         assert isinstance(node.target, (ast.Subscript, ast.Attribute))
         keep, where = self.new("v"), self.new("v")
+        array = self.expression(node.target.value)
         index = (
             self.index(node.target.slice)
             if isinstance(node.target, ast.Subscript)
@@ -347,7 +352,7 @@ class Writer:
         more = () if single is None else (self.constant(operate), self.constant(single))
         new = self.call(node, operate if single is None else narrowed, old, self.expression(node.value), *more)
         return [
-            ast.Assign([ast.Name(keep, ast.Store())], self.expression(node.target.value)),
+            ast.Assign([ast.Name(keep, ast.Store())], array),
             ast.Assign([ast.Name(where, ast.Store())], index),
             ast.Expr(self.call(node.target, accesses.store, new, *parts, self.place(node.target))),
         ]
@@ -477,9 +482,10 @@ class Writer:
         return ast.BoolOp(node.op, [self.expression(v) for v in node.values])
 
     def of_ifexp(self, node: ast.IfExp) -> ast.expr:
+        test = self.expression(node.test)  # written in the order in which it runs, by which a trace sorts
         one = self.cast_value(node, "body", self.expression(node.body))
         two = self.cast_value(node, "orelse", self.expression(node.orelse))
-        return ast.IfExp(self.expression(node.test), one, two)
+        return ast.IfExp(test, one, two)
 
     def of_compare(self, node: ast.Compare) -> ast.expr:
         """``a < b < c`` evaluates b once, and c only if it must."""
@@ -533,8 +539,9 @@ class Writer:
     def call_device(self, node: ast.Call, name: str, target: FunctionType, _: str | None) -> ast.expr:
         if target is memory.require_alignment:
             return self.call(node, accesses.aligned, *self.arguments(node), self.place(node))
+        given = [self.expression(a) for a in node.args]
         keywords = [ast.keyword(k.arg, self.expression(k.value)) for k in node.keywords]
-        called = self.invoke(node, target, [self.expression(a) for a in node.args], keywords)
+        called = self.invoke(node, target, given, keywords)
         blocks = target is not self.source.function and read(target).blocks
         return self.delegated(called) if blocks else called
 
@@ -583,7 +590,7 @@ class Writer:
     def call_python(self, node: ast.Call, name: str, target: Any, _: str | None) -> ast.expr:
         arguments = self.arguments(node)
         if target in (enumerate, zip):
-            arguments = [self.call(node, accesses.elements, a, self.place(node)) for a in arguments]
+            arguments = [self.elements(node, a) for a in arguments]
         if target in OWN_BUILTINS:
             return self.call(node, OWN_BUILTINS[target], *arguments)
         return self.call(node, functions.call, self.constant(target), ast.Tuple(arguments, ast.Load()))

@@ -13,7 +13,7 @@ from nanoeuler.files import replace_file
 from nanoeuler.simt.compiled import cache, generators
 from nanoeuler.simt.compiled.rewrite import HELPERS, Function, Program, rewrite
 from nanoeuler.simt.compiled.scheduler import INTERRUPTED
-from nanoeuler.simt.source import ON_EMULATION
+from nanoeuler.simt.source import ON_EMULATION, read
 
 # The two forms of a launch. A thread's hidden arguments are `dims`, int32: threadIdx, blockIdx, blockDim, gridDim (x, y
 # and z of each) and its number in the block; and `memory`, addresses of its static shared memory, of its dynamic shared
@@ -85,7 +85,8 @@ def build(function: FunctionType) -> Built:
         start=START.format(first=thread(t="0")) if program.is_generator else "",
         threads=(GENERATORS if program.is_generator else PLAIN).format(thread=thread(t="thread")),
     )
-    scope = _launch_scope(text, cache.fingerprint(program, text, HELPERS))
+    recursive = any(source.recursive for source in read(function).everything())  # crashes from a cache: numba #6061
+    scope = _launch_scope(text, None if recursive else cache.fingerprint(program, text, HELPERS))
     scope["kernel"] = _jit(program.kernel, {})
     decorate = cache.kept(njit, error_model="numpy") if scope["cached"] else njit(error_model="numpy")
     return Built(program, decorate(scope["launch"]))

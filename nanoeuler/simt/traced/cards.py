@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nanoeuler.errors import UserError, nearest
-from nanoeuler.simt.traced.numbers import Numbers, numbers
+from nanoeuler.simt.traced.numbers import Numbers
 from nanoeuler.simt.traced.result import Trace
 
 
@@ -162,7 +162,7 @@ def roofline(trace: Trace | Numbers, name: str | Card) -> Roofline:
     Raises:
         UserError: there is no such card in the table.
     """
-    found, chosen = numbers(trace) if isinstance(trace, Trace) else trace, card(name)
+    found, chosen = trace.numbers if isinstance(trace, Trace) else trace, card(name)
     totals = found.totals
     peak = _peak(chosen, totals.flops_by_precision)
     points = [

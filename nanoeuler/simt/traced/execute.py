@@ -13,6 +13,9 @@ from nanoeuler.simt.source import python_function, read
 from nanoeuler.simt.traced.recorder import Recorder
 from nanoeuler.simt.traced.result import Trace
 
+INTEGER = (int, np.integer)
+MOST_BLOCKS = 2**32 - 1  # their numbers are kept as uint32
+
 
 def trace(
     kernel: Any,
@@ -43,7 +46,8 @@ def trace(
         warps: numbers of warps within a block: only these are recorded, the others run all the same.
         lines: line numbers of the kernel's file: only accesses on these are recorded. A range will do.
         variables: also keep each assignment of a local variable, as the stepper needs it.
-        limit: how many records there may be at most, of about 40 bytes each.
+        limit: how many records there may be at most: about 40 bytes for an access, a few hundred for a variable, a
+            wait or a new round of a loop.
         shared_bytes: dynamic shared memory of a block.
         order: the order in which blocks, warps and lanes take their turns.
         seed: for the order "random".
@@ -51,16 +55,18 @@ def trace(
     Raises:
         UnsupportedError: the kernel uses something that cannot be followed; the message has its line and the reason.
         UserError: the launch, the choice of a part or an argument is impossible, or the trace becomes longer than
-            ``limit``. Arrays are then as they were.
+            ``limit``. Arrays are then as they were, and so they are after Ctrl-C.
     """
     if not isinstance(args, (tuple, list)):
         raise UserError(f"args is {type(args).__name__}: give a tuple of the kernel's arguments, (x,) for a single one")
-    if limit < 1:
-        raise UserError(f"limit {limit}: give the number of records that a trace may have, 1 or more")
+    if not isinstance(limit, INTEGER) or limit < 1:
+        raise UserError(f"limit {limit!r}: give the number of records that a trace may have, 1 or more")
     launch = launch_shape(grid, block, shared_bytes, order, seed)
     given = bound(python_function(kernel), tuple(args))
     source = read(kernel)
-    recorder = Recorder(_blocks(blocks, launch), _warps(warps, launch), _lines(lines), variables=variables, limit=limit)
+    recorder = Recorder(
+        _blocks(blocks, launch), _warps(warps, launch), _numbers("lines", lines), variables=variables, limit=limit
+    )
     faults = collect_faults(kernel, launch, given, recorder=recorder)
     return Trace(source, launch, recorder, tuple(faults))
 
@@ -69,24 +75,26 @@ def _blocks(chosen: Any, launch: Launch) -> frozenset[int] | None:
     """Return the numbers of blocks; x runs fastest."""
     if chosen is None:
         return None
-    return frozenset(_block(one, launch) for one in (chosen if isinstance(chosen, list) else [chosen]))
+    several = chosen if isinstance(chosen, list) else [chosen]
+    return _some("blocks", frozenset(_block(one, launch) for one in several))
 
 
 def _block(index: Any, launch: Launch) -> int:
     given = tuple(index) if isinstance(index, (tuple, list)) else (index,)
     x, y, z = (*given, 0, 0, 0)[:3]
-    whole = all(isinstance(i, (int, np.integer)) for i in given)
-    if not whole or len(given) > 3 or not all(0 <= i < n for i, n in zip((x, y, z), launch.grid, strict=True)):
+    whole = 1 <= len(given) <= 3 and all(isinstance(i, INTEGER) for i in given)
+    if not whole or not all(0 <= i < n for i, n in zip((x, y, z), launch.grid, strict=True)):
         raise UserError(f"block {index} is not in the grid {launch.grid}: its indices are counted from 0")
-    return x + launch.grid[0] * (y + launch.grid[1] * z)
+    number = int(x) + launch.grid[0] * (int(y) + launch.grid[1] * int(z))
+    if number > MOST_BLOCKS:
+        raise UserError(f"block {index} is number {number:,} of its grid, and a trace counts to {MOST_BLOCKS:,}")
+    return number
 
 
 def _warps(chosen: Any, launch: Launch) -> frozenset[int] | None:
-    if chosen is None:
-        return None
-    numbers = frozenset([chosen] if isinstance(chosen, int) else chosen)
+    numbers = _numbers("warps", chosen)
     count = -(-launch.block_threads // WARP_SIZE)
-    for number in numbers:
+    for number in numbers or ():
         if not 0 <= number < count:
             raise UserError(
                 f"warp {number} is not in a block of {launch.block_threads} threads: it has 0 to {count - 1}"
@@ -94,5 +102,17 @@ def _warps(chosen: Any, launch: Launch) -> frozenset[int] | None:
     return numbers
 
 
-def _lines(chosen: Any) -> frozenset[int] | None:
-    return None if chosen is None else frozenset([chosen] if isinstance(chosen, int) else chosen)
+def _numbers(what: str, chosen: Any) -> frozenset[int] | None:
+    """Return a number, or several, as a set."""
+    if chosen is None:
+        return None
+    several = [chosen] if isinstance(chosen, INTEGER) else list(chosen) if isinstance(chosen, Iterable) else [None]
+    if not all(isinstance(number, INTEGER) for number in several):
+        raise UserError(f"{what}={chosen!r}: give an integer or several, or None for all")
+    return _some(what, frozenset(map(int, several)))
+
+
+def _some(what: str, chosen: frozenset[int]) -> frozenset[int]:
+    if not chosen:
+        raise UserError(f"{what}: none are chosen; give some, or None for all")
+    return chosen

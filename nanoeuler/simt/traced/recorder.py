@@ -6,17 +6,18 @@ execution are those that a GPU runs together, if lanes that part at a branch mee
 *warp instruction* are those with the same execution and the same place in the source, though here they came there one
 after the other.
 
-Records are kept in NumPy arrays, about 40 bytes for each access, and their number is limited.
+Accesses and visits are kept in NumPy arrays, 34 and 12 bytes each; the number of all records is limited.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from nanoeuler.errors import UserError
+from nanoeuler.simt.checked.accesses import load
 from nanoeuler.simt.checked.block import Block, Body, Thread
 from nanoeuler.simt.checked.memory import View
 from nanoeuler.simt.checked.races import READS, UPDATES, WRITES, Place
@@ -29,6 +30,7 @@ _FIELDS = {
 }
 ACCESS = np.dtype(list(_FIELDS.items()))
 VISIT = np.dtype([("block", "u4"), ("thread", "u4"), ("execution", "u4")])
+DYNAMIC = -1 << 32  # stands for a block's dynamic shared memory among the memories of a launch
 CHUNK = 1 << 15  # records that are kept as Python objects before they become an array
 ALIGNMENT = 256  # where cudaMalloc's memory starts (CUDA C++ Programming Guide, "Device Memory Accesses")
 
@@ -104,7 +106,7 @@ class TracedArray:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Wait:
     """One thread at a barrier or a warp operation. ``phase`` counts the block's barriers before it."""
 
@@ -120,7 +122,7 @@ class Wait:
     source: int | None = None  # the lane that a shuffle read from
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Variable:
     """What a thread assigned to a local variable."""
 
@@ -149,18 +151,30 @@ class TracedThread(Thread):
         self.callers: list[int] = []
 
     def enter(self, block: int, parent: int, turn: int) -> int:
-        """Begin a basic block, in round ``turn`` of a loop; return the execution, which is never 0."""
+        """Begin a basic block, at its ``turn`` in a loop; return the execution, which is never 0."""
         recorder = self.recorder
         key = parent, block, turn
         self.execution = number = recorder.executions.get(key) or recorder.execution(key)
         recorder.visits.append((self.number, number))
         return number
 
-    def into(self, block: int, arguments: tuple) -> tuple:
-        """Begin a call; return its arguments."""
+    def elements(self, values: Any, place: Place, block: int, parent: int) -> Any:
+        """Return what a loop with the body ``block`` runs over; elements of an array are loaded in their rounds."""
+        return self.loaded(values, place, block, parent) if isinstance(values, View) else values
+
+    def loaded(self, values: View, place: Place, block: int, parent: int) -> Iterator[Any]:
+        """Yield the elements of an array, each loaded in the execution of the round that it is for."""
+        executions = self.recorder.executions
+        for n in range(len(values)):
+            key = parent, block, 2 * n + 1
+            self.execution = executions.get(key) or self.recorder.execution(key)
+            yield load(values, np.int64(n), place)
+
+    def into(self, block: int) -> dict[str, Any]:
+        """Begin a call; return the further arguments, none, that stand behind its own and so come after them."""
         self.callers.append(self.execution)
         self.enter(block, self.execution, 0)
-        return arguments
+        return {}
 
     def left(self, value: Any) -> Any:
         """End a call; return its result."""
@@ -203,9 +217,11 @@ class TracedBlock(Block):
         assert isinstance(thread, TracedThread)
         self.recorder.current = thread if thread.chosen else None
         try:
-            return super().step(thread, go)
+            waits = super().step(thread, go)
         finally:
             self.recorder.current = None
+        self.recorder.relieve()
+        return waits
 
     def pass_barrier(self) -> None:
         """Let all threads pass the barrier at which they stand."""
@@ -283,10 +299,6 @@ class Recorder:
 
     # What is recorded
 
-    def wants(self, block: int) -> bool:
-        """Whether a block of the launch is to run."""
-        return self.blocks is None or block in self.blocks
-
     def chosen(self, thread: int) -> bool:
         """Whether a thread of a block is recorded."""
         return self.warps is None or thread // 32 in self.warps
@@ -313,9 +325,13 @@ class Recorder:
     def execution(self, key: tuple[int, int, int]) -> int:
         """Return the number of an execution (parent, basic block, round) that no thread has come to before."""
         self.executions[key] = number = len(self.executions) + 1
+        self.relieve()
+        return number
+
+    def relieve(self) -> None:
+        """Make arrays of what was taken down if that is much: a thread may go on and on without an access."""
         if len(self.visits) > CHUNK:
             self.flush()
-        return number
 
     def access(self, view: View, offset: int, place: Place, action: str, value: Any) -> None:
         """Take down an access of the running thread."""
@@ -354,13 +370,8 @@ class Recorder:
             self._buffer.clear()
             chunk = np.empty(len(thread), ACCESS)
             chunk["block"] = self.running
-            chunk["thread"], chunk["execution"], chunk["instruction"], chunk["array"] = (
-                thread,
-                execution,
-                instruction,
-                array,
-            )
-            chunk["kind"], chunk["offset"] = [KINDS[a] for a in action], offset
+            chunk["thread"], chunk["execution"], chunk["instruction"] = thread, execution, instruction
+            chunk["array"], chunk["kind"], chunk["offset"] = array, [KINDS[a] for a in action], offset
             chunk["dtype"], chunk["bits"] = self._encoded(values)
             self.chunks.append(chunk)
         if self.visits:
@@ -374,28 +385,32 @@ class Recorder:
         """Return the types of values, as numbers, and their bits."""
         kinds = list(map(type, values))
         codes, bits = np.empty(len(values), np.uint8), np.zeros(len(values), np.uint64)
-        for kind in set(kinds):
+        for kind in dict.fromkeys(kinds):
             at = [n for n, other in enumerate(kinds) if other is kind]
-            dtype = np.dtype(kind)
-            if dtype not in self.dtypes:
-                self.dtypes.append(dtype)
-            codes[at] = self.dtypes.index(dtype)
-            kept = in_bits(dtype)
-            bits[at] = np.array([values[n] for n in at], kept).view(f"u{kept.itemsize}")
+            found = np.array([values[n] for n in at])  # of dates, in the unit of the finest
+            if found.dtype not in self.dtypes:
+                self.dtypes.append(found.dtype)
+            codes[at] = self.dtypes.index(found.dtype)
+            kept = in_bits(found.dtype)
+            bits[at] = found.astype(kept).view(f"u{kept.itemsize}")
         return codes, bits
 
     # What is known before the run
 
-    def array(self, view: View, site: tuple) -> int:
-        """Return the number of an array; those that threads or blocks make at one place have one."""
+    def array(self, view: View, site: tuple, dynamic: bool) -> int:
+        """Return the number of an array; those that threads or blocks make at one place have one.
+
+        Arrays over a block's ``dynamic`` shared memory lie in the same memory.
+        """
         root = view.root
         scope = "constant" if view.constant else "local" if root.private else root.scope
         given = scope == "global"
         shape = view.sizes, view.steps, view.array.dtype
-        key = view.name, scope, *shape, view.offset, id(root) if given else site
+        key = view.name, scope, *shape, view.offset, id(root) if scope in ("global", "constant") else site
         if key not in self._known:
             number = self._known[key] = len(self.arrays)
-            memory = self._memories.setdefault(id(root) if given else -1 - number, len(self._memories))
+            place = id(root) if given else DYNAMIC if dynamic else -1 - number
+            memory = self._memories.setdefault(place, len(self._memories))
             past = _past_alignment(view.array, root.address) if given else 0
             initial = view.array.copy() if scope in ("global", "constant") else None
             self.arrays.append(TracedArray(number, view.name, scope, *shape, view.offset, memory, past, initial))

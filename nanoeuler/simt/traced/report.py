@@ -7,7 +7,7 @@ from pathlib import Path
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
 from nanoeuler.simt.traced.cards import Card, roofline
 from nanoeuler.simt.traced.hints import hints
-from nanoeuler.simt.traced.numbers import ArrayNumbers, LineNumbers, Numbers, Totals, Traffic, numbers
+from nanoeuler.simt.traced.numbers import ArrayNumbers, LineNumbers, Numbers, Totals, Traffic
 from nanoeuler.simt.traced.result import Trace
 
 WIDTH = 120
@@ -35,7 +35,7 @@ def report(trace: Trace, card: str | Card | None = None) -> str:
     Raises:
         UserError: there is no such card.
     """
-    found = numbers(trace)
+    found = trace.numbers
     parts = [_head(trace), _faults(trace), _listing(trace, found), _totals(found), _array_table(found.arrays)]
     parts.append(_roofline(found, card))
     parts.append(_hints(trace, found))
@@ -55,7 +55,8 @@ def _head(trace: Trace) -> str:
     if trace.warps is None:
         told = f"all {warps} warps of a block" if warps > 1 else "the one warp of a block"
     else:
-        told = f"of the {_count(warps, 'warp')} of a block only {_few([str(w) for w in sorted(trace.warps)])}"
+        names = "warp" if len(trace.warps) == 1 else "warps"
+        told = f"only {names} {_few([str(w) for w in sorted(trace.warps)])} of the {warps} of a block"
     lines = [
         f"{where}, grid {launch.grid}, block {launch.block}",
         f"ran {ran}; recorded {told}: {_count(len(trace.accesses), 'access')}",
@@ -137,10 +138,12 @@ def _totals(found: Numbers) -> str:
         rows.append(("loads again", f"of {loads.accesses:,}: {had}, {loads.repeated_in_block:,} its block had loaded"))
     if totals.traffic.requests:
         distinct = f"{_bytes(totals.bytes_distinct)} if caches were perfect"
-        rows.append(("moved", f"{_bytes(totals.bytes_moved)} in {totals.traffic.sectors:,} sectors; {distinct}"))
+        rows.append(
+            ("moved", f"{_bytes(totals.bytes_moved)} in {_count(totals.traffic.sectors, 'sector')}; {distinct}")
+        )
     if banks.requests:
-        passes = f"{banks.wavefronts:,} wavefronts, {banks.conflicts:,} of them for bank conflicts"
-        rows.append(("shared memory", f"{banks.requests:,} warp instructions, {passes}"))
+        passes = f"{_count(banks.wavefronts, 'wavefront')}, {banks.conflicts:,} of them for bank conflicts"
+        rows.append(("shared memory", f"{_count(banks.requests, 'warp instruction')}, {passes}"))
     rows.append(("arithmetic", _arithmetic(totals)))
     if totals.flops and totals.traffic.requests:
         perfect = f"{totals.intensity_distinct:.3g} if caches were perfect"
@@ -152,7 +155,7 @@ def _totals(found: Numbers) -> str:
 
 def _traffic(traffic: Traffic) -> str:
     each, used = f"{traffic.sectors_per_request:.3g} each", f"{traffic.efficiency:.0%} of the bytes used"
-    text = f"{traffic.requests:,} warp instructions, {traffic.sectors:,} sectors ({each}), {used}"
+    text = f"{_count(traffic.requests, 'warp instruction')}, {_count(traffic.sectors, 'sector')} ({each}), {used}"
     return text + (f"; {traffic.collisions:,} wait for another lane" if traffic.collisions else "")
 
 

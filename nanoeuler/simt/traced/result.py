@@ -188,6 +188,7 @@ class Trace:
         *,
         array: str | int | None = None,
         line: int | None = None,
+        file: str | None = None,
         thread: int | tuple[int, ...] | None = None,
         block: int | tuple[int, ...] | None = None,
         warp: int | None = None,
@@ -195,19 +196,22 @@ class Trace:
     ) -> np.ndarray:
         """Return which accesses fit, (accesses,) bool. Threads and blocks by number or index, arrays by name or number.
 
+        ``line`` is one of the kernel's file, unless another ``file`` is named.
+
         Raises:
-            UserError: there is no such array.
+            UserError: there is no such array, thread or block.
         """
         a = self.accesses
         fits = np.ones(len(a), np.bool_)
         if array is not None:
             fits &= np.isin(a["array"], [found.number for found in self.named(array)])
         if line is not None:
-            fits &= np.isin(a["instruction"], [i.number for i in self.instructions if i.line == line])
+            there = (file or self.file), line
+            fits &= np.isin(a["instruction"], [i.number for i in self.instructions if (i.file, i.line) == there])
         if thread is not None:
-            fits &= a["thread"] == _number(thread, self.launch.block)
+            fits &= a["thread"] == _number("thread", thread, self.launch.block)
         if block is not None:
-            fits &= a["block"] == _number(block, self.launch.grid)
+            fits &= a["block"] == _number("block", block, self.launch.grid)
         if warp is not None:
             fits &= a["thread"] // WARP_SIZE == warp
         if kind is not None:
@@ -326,9 +330,12 @@ class Trace:
         return linecache.getline(file or self.file, line).rstrip()
 
 
-def _number(index: int | tuple[int, ...], shape: Position) -> int:
+def _number(what: str, index: int | tuple[int, ...], shape: Position) -> int:
     """Return the number of a thread or block: x runs fastest."""
-    if not isinstance(index, tuple):
-        return int(index)
-    x, y, z = (*index, 0, 0)[:3]
+    given = index if isinstance(index, tuple) else (index,)
+    sizes = shape if isinstance(index, tuple) else (shape[0] * shape[1] * shape[2], 1, 1)
+    whole = 1 <= len(given) <= 3 and all(isinstance(i, (int, np.integer)) for i in given)
+    if not whole or not all(0 <= i < n for i, n in zip(given, sizes, strict=False)):
+        raise UserError(f"no {what} {index!r}: there are {shape}, counted from 0")
+    x, y, z = (*map(int, given), 0, 0)[:3]
     return x + shape[0] * (y + shape[1] * z)

@@ -25,7 +25,11 @@ AROUND = 3  # lines of source above and below the current one
 VALUES = 64  # elements of a shared array whose values are shown
 ROWS, COLUMNS = 8, 64  # of the picture of a larger one
 MOST_ROWS = 24  # of an array that is printed
-VERBS = "reads {} == {}", "writes {} = {}", "changes {} atomically to {}"  # by the kind of an access
+VERBS = (
+    "reads {} == {}",
+    "writes {} = {}",
+    "changes {} atomically, to {} when its turn came",
+)  # by the kind of an access
 SHORT = 40  # characters of a variable's value
 
 

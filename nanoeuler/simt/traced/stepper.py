@@ -52,15 +52,23 @@ def step(
     chosen: Any = (0, 0, 0) if blocks is None else blocks
     how: dict[str, Any] = {"warps": warps, "shared_bytes": shared_bytes, "limit": limit}
     stepper = Stepper(trace(kernel, grid, block, args, blocks=chosen, variables=True, **how))
-    if sys.stdin.isatty() and sys.stdout.isatty() and "ipykernel" not in sys.modules:
+    if at_a_terminal():
         stepper.interact()
     return stepper
+
+
+def at_a_terminal() -> bool:
+    """Whether a person types what this program reads, and sees what it prints; in a notebook that is not so."""
+    return (
+        all(file is not None and file.isatty() for file in (sys.stdin, sys.stdout)) and "ipykernel" not in sys.modules
+    )
 
 
 class Stepper:
     """A place in a launch, that can be moved: ``position`` is the number of a step, ``thread`` the one to look at.
 
-    What it shows is what there is when the step has been done.
+    What it shows is what there is when the step has been done. What threads got from atomics is in the order in which
+    they ran here, one after the other; the module ``contents`` says what that means for arrays.
 
     Raises:
         UserError: the trace was made without ``variables=True``, or nothing was recorded.

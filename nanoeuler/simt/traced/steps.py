@@ -244,33 +244,11 @@ class Steps:
         """Return block, thread and rank of the accesses, waits and assignments."""
         a, instructions = self.trace.accesses, self.trace.instructions
         orders = np.array([i.order for i in instructions], np.int64)[a["instruction"]]
-        blocks = np.array([i.block for i in instructions], np.int64)[a["instruction"]]
-        executions = self._homes(a["execution"].astype(np.int64), blocks)
         waits = [(w.block, w.thread, w.execution, instructions[w.instruction].order) for w in self.trace.waits]
         variables = [(v.block, v.thread, v.execution, v.order) for v in self.trace.variables]
-        columns = [np.stack([a["block"].astype(np.int64), a["thread"], executions, orders])]
+        columns = [np.stack([a["block"].astype(np.int64), a["thread"], a["execution"], orders])]
         columns += [np.array(rows, np.int64).reshape(-1, 4).T for rows in (waits, variables)]
         return [(block, thread, self._ranks_of(execution, order)) for block, thread, execution, order in columns]
-
-    def _homes(self, executions: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-        """Return the execution that an access belongs to, which stands in one of the basic ``blocks``."""
-        pairs, which = np.unique(executions << 32 | blocks, return_inverse=True)
-        numbers = {key: number for number, key in enumerate(self.trace.executions)}
-        homes = [self._home(pair >> 32, pair & 0xFFFFFFFF, numbers) for pair in pairs.tolist()]
-        return np.array(homes, np.int64)[which]
-
-    def _home(self, execution: int, block: int, numbers: dict[tuple[int, int, int], int]) -> int:
-        """Return the execution of ``block`` in or around an execution to which an access was booked.
-
-        A ``for`` over an array loads an element when the round before has ended: the load belongs to the next round.
-        """
-        home, inner = execution, 0
-        while home and self.trace.executions[home][1] != block:
-            home, inner = self.trace.executions[home][0], home
-        _, inside, turn = self.trace.executions[inner]
-        if home and inner and self.trace.basic_blocks[inside].kind == "loop":
-            return numbers.get((home, inside, turn + 2), home)
-        return home or execution
 
     def _ranks_of(self, executions: np.ndarray, orders: np.ndarray) -> np.ndarray:
         """Return the rank of the cut that each record, by its execution and order, belongs to."""

@@ -17,7 +17,7 @@ from nanoeuler.simt.checked.translate import Casts, Writer, at_place, narrowed, 
 from nanoeuler.simt.source import Source
 from nanoeuler.simt.traced.recorder import BasicBlock, Recorder, Statement
 
-COMPOUND = (ast.If, ast.For, ast.While)
+BRANCHING = (ast.If, ast.For, ast.While, ast.Assert)
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Assert)
 SYMBOLS: dict[type[ast.AST], str] = {
     **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},
@@ -44,6 +44,7 @@ class TracedWriter(Writer):
         self.block: BasicBlock  # the one that is being written
         self.execution = ""  # the variable that holds its execution
         self.counter, self.loop_order = "", 0  # of the loop that is being written: its rounds, its turn
+        self.round: BasicBlock | None = None  # the body of a ``for`` while what it runs over is being written
 
     def turn(self) -> int:
         """Return the next number in the order of what the function does."""
@@ -57,19 +58,23 @@ class TracedWriter(Writer):
         if self.stands_in:
             return super().function()
         tree = self.source.tree
-        start = [self.begin(tree, "function", self.turn(), self.thread("execution", tree), ast.Constant(0))]
+        block = self.basic_block("function", self.turn())
+        start = [self.begin(tree, block, self.thread("execution", tree), ast.Constant(0))]
         parameters = [ast.Name(a.arg, ast.Store()) for a in (*tree.args.posonlyargs, *tree.args.args)]
         start += self.noted(tree, *parameters)
         made = super().function()
         made.body = [*start, *made.body]
         return made
 
-    def begin(self, at: ast.AST, kind: str, order: int, parent: ast.expr, turn: ast.expr) -> ast.stmt:
+    def basic_block(self, kind: str, order: int) -> BasicBlock:
+        """Return a new basic block of this function."""
+        return self.recorder.basic_block(self.source.file, self.source.function.__name__, kind, order)
+
+    def begin(self, at: ast.AST, block: BasicBlock, parent: ast.expr, turn: ast.expr) -> ast.stmt:
         """Return the statement that begins a basic block, and let it be the one that is written from here on."""
-        name = self.new("x")
-        self.block = self.recorder.basic_block(self.source.file, self.source.function.__name__, kind, order)
-        self.execution = name
-        return at_place(ast.Assign([ast.Name(name, ast.Store())], self.entering(at, self.block, parent, turn)), at)
+        self.block, self.execution = block, self.new("x")
+        entered = self.entering(at, block, parent, turn)
+        return at_place(ast.Assign([ast.Name(self.execution, ast.Store())], entered), at)
 
     def entering(self, at: ast.AST, block: BasicBlock, parent: ast.expr, turn: ast.expr) -> ast.expr:
         """Return the call by which a thread enters a basic block."""
@@ -87,14 +92,14 @@ class TracedWriter(Writer):
         made: list[ast.stmt] = []
         for statement, following in zip(statements, [*statements[1:], None], strict=True):
             made += self.statement(statement)
-            if following is not None and isinstance(statement, COMPOUND):
+            if following is not None and isinstance(statement, BRANCHING):
                 made.append(self.behind(statement))
         return made or [ast.Pass()]
 
     def behind(self, statement: ast.stmt) -> ast.stmt:
         """Return what brings a thread back from a statement that branches: a new basic block if some may not come."""
         if any(isinstance(node, LEAVING) for node in ast.walk(statement)):
-            return self.begin(statement, "after", self.turn(), self.current(), ast.Constant(0))
+            return self.begin(statement, self.basic_block("after", self.turn()), self.current(), ast.Constant(0))
         target = at_place(ast.Attribute(ast.Name("__t", ast.Load()), "execution", ast.Store()), statement)
         return at_place(ast.Assign([target], self.current()), statement)
 
@@ -107,12 +112,11 @@ class TracedWriter(Writer):
 
     # Branches and loops
 
-    def branch(self, at: ast.stmt, statements: list[ast.stmt], kind: str, order: int, turn: ast.expr) -> list[ast.stmt]:
+    def branch(self, at: ast.stmt, statements: list[ast.stmt], block: BasicBlock, turn: ast.expr) -> list[ast.stmt]:
         """Return the statements of a branch, in a basic block of their own."""
         around = self.block, self.execution
-        made = [self.begin(at, kind, order, self.current(), turn)]
-        if isinstance(at, ast.For) and kind == "loop":
-            self.block.statements.append(Statement(at.lineno, self.turn()))
+        made = [self.begin(at, block, self.current(), turn)]
+        if isinstance(at, ast.For) and block.kind == "loop":
             made += self.noted(at, at.target)
         made += self.body(statements)
         self.block, self.execution = around
@@ -123,13 +127,16 @@ class TracedWriter(Writer):
         if self.stands_in:
             return super().ways(node)
         if isinstance(node, ast.If):
-            kind, order, turn = "if", self.turn(), "0"
-        elif isinstance(node, ast.For):
-            kind, order, turn = "loop", self.turn(), f"({self.counter} := {self.counter} + 1) * 2 + 1"
+            block, turn = self.basic_block("if", self.turn()), "0"
+        elif self.round is not None:
+            block, turn = self.round, f"({self.counter} := {self.counter} + 1) * 2 + 1"
+            block.order, self.round = self.turn(), None  # behind what the loop runs over
         else:
-            kind, order, turn = "loop", self.loop_order, f"{self.counter} * 2 + 1"
-        body = self.branch(node, node.body, kind, order, ast.parse(turn, mode="eval").body)
-        orelse = self.branch(node, node.orelse, "else", self.turn(), ast.Constant(0)) if node.orelse else []
+            block, turn = self.basic_block("loop", self.loop_order), f"{self.counter} * 2 + 1"
+        body = self.branch(node, node.body, block, ast.parse(turn, mode="eval").body)
+        orelse: list[ast.stmt] = []
+        if node.orelse:
+            orelse = self.branch(node, node.orelse, self.basic_block("else", self.turn()), ast.Constant(0))
         return [*body, *self.cast(node, "body")], [*orelse, *self.cast(node, "orelse")]
 
     def test(self, node: ast.While) -> ast.expr:
@@ -162,6 +169,21 @@ class TracedWriter(Writer):
         self.counter, self.loop_order = around
         return made
 
+    def iterated(self, node: ast.expr) -> ast.expr:
+        if not self.stands_in:
+            self.round = self.basic_block("loop", 0)
+            self.round.statements.append(Statement(node.lineno, self.turn()))
+        return super().iterated(node)
+
+    def elements(self, node: ast.expr, value: ast.expr) -> ast.expr:
+        """Return what a loop runs over: each element is loaded in the round that it is for."""
+        if self.round is None:
+            return super().elements(node, value)
+        around, self.block = self.block, self.round
+        parts = [value, self.place(node), ast.Constant(self.round.number), self.current()]
+        self.block = around
+        return at_place(ast.Call(self.thread("elements", node), [at_place(p, node) for p in parts], []), node)
+
     # Calls
 
     def call_device(self, node: ast.Call, name: str, target: FunctionType, variable: str | None) -> ast.expr:
@@ -176,10 +198,9 @@ class TracedWriter(Writer):
         if self.hidden(target):
             return called
         block = self.recorder.basic_block(self.source.file, target.__name__, "call", self.turn())
-        given = [ast.Constant(block.number), ast.Tuple(arguments, ast.Load())]
-        into = ast.Call(self.thread("into", node), [at_place(g, node) for g in given], [])
+        into = ast.Call(self.thread("into", node), [at_place(ast.Constant(block.number), node)], [])
         assert isinstance(called, ast.Call)
-        called.args = [called.args[0], at_place(ast.Starred(at_place(into, node), ast.Load()), node)]
+        called.keywords = [*keywords, ast.keyword(None, at_place(into, node))]  # done last: f(a, b=c, **into)
         return called
 
     def hidden(self, target: FunctionType) -> bool:

@@ -74,7 +74,9 @@
 
     // The last step of this block up to `step` in which a thread took part, -1 if it has not started.
     last(step, thread) {
-      for (let n = step; n >= 0 && this.steps.block[n] === this.steps.block[step]; n--) if (this.runs(n, thread)) return n;
+      for (let n = step; n >= 0 && this.steps.block[n] === this.steps.block[step]; n--) {
+        if (this.runs(n, thread)) return n;
+      }
       return -1;
     }
 
@@ -84,6 +86,12 @@
         if (this.runs(n, thread)) return false;
       }
       return true;
+    }
+
+    // Whether a thread stands at a barrier or warp operation that the others do not come to.
+    stuck(step, thread) {
+      const last = this.last(step, thread);
+      return last >= 0 && this.waitsOf(last, thread).some((text) => text.startsWith("waits in vain"));
     }
 
     barrier(step, by) {
@@ -240,7 +248,9 @@
   // --- What shows it ------------------------------------------------------------------------------------------------
 
   const KINDS = ["r", "w", "a"];
-  const DEEDS = [["reads ", " == "], ["writes ", " = "], ["changes ", " atomically to "]]; // before and behind the name
+  const DEEDS = [ // what stands around name and value
+    ["reads ", " == ", ""], ["writes ", " = ", ""], ["changes ", " atomically, to ", " when its turn came"],
+  ];
   const SPEEDS = [[1, "1 step a second"], [3, "3 steps a second"], [10, "10 steps a second"], [40, "40 steps a second"]];
   const [ROWS, COLUMNS] = [32, 64]; // of an array that are seen at once
   const WRAP = 32; // columns of an array with one axis; half of it for one with few elements
@@ -364,9 +374,14 @@
 
     pageButtons() {
       const slices = this.size / (this.rows * this.columns);
-      const moves = [["slice", slices, 1, "slice"], ["row", this.rows, ROWS, "rows"], ["column", this.columns, COLUMNS, "columns"]];
+      const down = ["row", this.rows, ROWS, "rows"];
+      const right = ["column", this.columns, COLUMNS, "columns"];
+      const moves = [["slice", slices, 1, "slice"], down, right];
       return moves.filter(([, count, by]) => count > by).flatMap(([name, count, by, text]) => [-by, by].map((move) => {
-        const act = () => { this.page[name] = Math.max(0, Math.min(this.page[name] + move, Math.ceil(count / by) * by - by)); this.update(); };
+        const act = () => {
+          this.page[name] = clamp(this.page[name] + move, 0, Math.ceil(count / by) * by - by);
+          this.update();
+        };
         return h("button", { type: "button", on: { click: act } }, move < 0 ? `‹ ${text}` : `${text} ›`);
       }));
     }
@@ -446,7 +461,8 @@
       const cell = this.cells.find(({ place }) => marked.has(place) && marked.get(place).rank === 2);
       if (!cell || panel.scrollWidth <= panel.clientWidth) return;
       const left = cell.node.offsetLeft - panel.offsetLeft;
-      if (left < panel.scrollLeft + 50 || left > panel.scrollLeft + panel.clientWidth - 60) panel.scrollLeft = left - panel.clientWidth / 2;
+      const seen = left > panel.scrollLeft + 50 && left < panel.scrollLeft + panel.clientWidth - 60;
+      if (!seen) panel.scrollLeft = left - panel.clientWidth / 2;
     }
 
     fill(contents, marked) {
@@ -529,7 +545,8 @@
         this.head(), this.faults(), this.controls(), this.timeline(),
         h("div", { class: "body" }, h("div", {}, this.code(), this.across()), this.side()), this.arrays(),
         h("p", { class: "keys" }, "Keys: ← → step, space plays, b and B barriers, t and T the steps of this thread, " +
-          "↑ ↓ lanes, Home and End."),
+          "↑ ↓ lanes, Home and End. Shown is what there is when the marked line has been done. All threads of a block " +
+          "go side by side here; on a GPU each warp runs at its own pace between barriers."),
       ].filter(Boolean));
     }
 
@@ -694,7 +711,8 @@
       const native = target === "SELECT" || (target === "INPUT" && event.key.startsWith("Arrow"));
       const pressed = event.key === " " && (target === "BUTTON" || target === "SUMMARY");
       if (event.ctrlKey || event.metaKey || event.altKey || native || pressed) return;
-      const lane = (by) => clamp(this.thread + by, (this.thread >>> 5) * LANES, Math.min(this.launch.threads, (this.thread >>> 5) * LANES + LANES) - 1);
+      const first = (this.thread >>> 5) * LANES;
+      const lane = (by) => clamp(this.thread + by, first, Math.min(this.launch.threads, first + LANES) - 1);
       const acts = {
         ArrowRight: () => this.go(this.step + 1), ArrowLeft: () => this.go(this.step - 1),
         ArrowUp: () => this.look(lane(-1)), ArrowDown: () => this.look(lane(1)),
@@ -755,17 +773,18 @@
       const nodes = [...this.laneCells.children];
       const all = launch.running(step);
       this.waiting = [];
-      let ended = 0;
+      let [ended, stuck] = [0, 0];
       nodes.forEach((node, lane) => {
         const here = (running >>> lane & 1) === 1;
         const over = !here && launch.ended(step, warp * LANES + lane);
-        if (over) ended++;
+        if (over && launch.stuck(step, warp * LANES + lane)) stuck++;
+        else if (over) ended++;
         else if (!here) this.waiting.push(warp * LANES + lane);
         node.className = here ? "on" : over ? "over" : "off";
         if (warp * LANES + lane === thread) node.classList.add("me");
         node.setAttribute("aria-pressed", String(warp * LANES + lane === thread));
       });
-      const over = ended ? `, ${ended} ended` : "";
+      const over = `${ended ? `, ${ended} ended` : ""}${stuck ? `, ${stuck} wait in vain` : ""}`;
       this.warpTitle.textContent = `Warp ${warp}: ${bits(running)} of ${nodes.length} lanes run this line${over}`;
       this.updateWarps(warp, all);
       const ours = accesses.filter((a) => a.thread >>> 5 === warp);
@@ -801,8 +820,11 @@
       const index = triple(launch.position(thread, launch.data.block));
       const last = launch.last(step, thread);
       this.threadTitle.textContent = `Thread ${index}${this.absence(last)}`;
-      const deeds = accesses.filter((a) => a.thread === thread).map((a) =>
-        h("li", { class: KINDS[a.kind] }, `${DEEDS[a.kind][0]}${launch.label(launch.grids[a.grid], a.cell)}${DEEDS[a.kind][1]}${a.text}`));
+      const deeds = accesses.filter((a) => a.thread === thread).map((a) => {
+        const [before, sign, behind] = DEEDS[a.kind];
+        const text = `${before}${launch.label(launch.grids[a.grid], a.cell)}${sign}${a.text}${behind}`;
+        return h("li", { class: KINDS[a.kind] }, text);
+      });
       deeds.push(...launch.waitsOf(step, thread).map((text) => h("li", { class: "wait" }, text)));
       this.deeds.replaceChildren(...deeds);
       const stack = launch.stack(step, thread);
@@ -817,7 +839,7 @@
       if (last === step) return "";
       if (last < 0) return " has not started";
       const line = launch.steps.line[last];
-      if (launch.waitsOf(last, thread).some((text) => text.startsWith("waits in vain"))) return ` waits in vain, in line ${line}`;
+      if (launch.stuck(step, thread)) return ` waits in vain, in line ${line}`;
       return launch.ended(step, thread) ? ` has ended, in line ${line}` : ` waits: it has done line ${line}`;
     }
 
@@ -838,12 +860,13 @@
       const across = [this.picked, latest, names[names.length - 1]].find((name) => names.includes(name)) ?? null;
       const rows = numbers.map((v) => {
         const act = () => { this.picked = this.picked === v.name ? null : v.name; this.update(); };
-        const options = { type: "button", title: "Show it across the lanes", "aria-pressed": v.name === across, on: { click: act } };
+        const title = "Show it across the lanes";
+        const options = { type: "button", title, "aria-pressed": v.name === across, on: { click: act } };
         return h("tr", { class: v.now ? "now" : null }, h("td", { class: "mark" }, v.now ? "●" : ""),
           h("th", { scope: "row" }, h("button", options, v.name)), h("td", {}, v.text));
       });
-      const arrays = found.filter((v) => v.array).map((v) => (v.text.startsWith(`${v.name}: `) ? v.text.replace(": ", " ") : `${v.name} = ${v.text}`));
-      this.given.textContent = arrays.join(", ");
+      const named = ({ name, text }) => (text.startsWith(`${name}: `) ? text.replace(": ", " ") : `${name} = ${text}`);
+      this.given.textContent = found.filter((v) => v.array).map(named).join(", ");
       this.variables.replaceChildren(...rows);
       this.updateAcross(frame, across);
     }
@@ -902,18 +925,22 @@
     }
   }
 
-  function clamp(number, low, high) { return Math.max(low, Math.min(high, Number.isFinite(number) ? Math.round(number) : low)); }
+  function clamp(number, low, high) {
+    return Math.max(low, Math.min(high, Number.isFinite(number) ? Math.round(number) : low));
+  }
 
   // In a frame of its own: the theme of the notebook around it where that can be seen, and as much height as it takes.
-  function settle(root) {
+  function settle(view) {
+    const root = view.root;
     let frame = null;
     try { frame = window.frameElement; } catch (error) { return; }
     if (!frame || frame.className !== "nanoeuler-frame") return;
     const body = frame.ownerDocument.body;
     const page = frame.ownerDocument.documentElement;
     const theme = () => {
-      const light = body.dataset.jpThemeLight ?? (body.classList.contains("vscode-dark") ? "false" : body.classList.contains("vscode-light") ? "true" : undefined);
-      const named = light === undefined ? page.getAttribute("theme") || page.dataset.theme : light === "true" ? "light" : "dark";
+      const jupyter = { true: "light", false: "dark" }[body.dataset.jpThemeLight];
+      const code = ["light", "dark"].find((name) => body.classList.contains(`vscode-${name}`));
+      const named = jupyter || code || page.getAttribute("theme") || page.dataset.theme;
       if (named === "dark" || named === "light") document.documentElement.dataset.theme = named;
     };
     const height = () => {
@@ -923,12 +950,11 @@
     theme();
     new MutationObserver(theme).observe(body, { attributes: true });
     new ResizeObserver(height).observe(root);
-    document.addEventListener("keydown", (event) => { if (event.target === document.body) root.dispatchEvent(new KeyboardEvent("keydown", event)); });
+    document.addEventListener("keydown", (event) => { if (event.target === document.body) view.key(event); });
   }
 
   for (const root of document.querySelectorAll(".nanoeuler-stepper:not([data-step])")) {
     const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
-    new View(root, new Launch(data));
-    settle(root);
+    settle(new View(root, new Launch(data)));
   }
 })();

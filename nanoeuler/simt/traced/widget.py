@@ -99,7 +99,12 @@ class Texts:
 
     def number(self, text: str) -> int:
         """Return the number of a text."""
-        return self.numbers.setdefault(visible(text).replace("\n", " "), len(self.numbers))
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    def joined(self) -> str:
+        """Return all texts, one a line, with nothing invisible in them."""
+        plain = (text.isascii() and text.isprintable() for text in self.numbers)  # nearly all, and quickly seen
+        return "\n".join(t if p else visible(t).replace("\n", " ") for t, p in zip(self.numbers, plain, strict=True))
 
     def of_values(self, values: Iterable[Any]) -> np.ndarray:
         """Return the numbers of the texts of values."""
@@ -135,7 +140,7 @@ def payload(stepper: "Stepper") -> dict[str, Any]:
         "waits": _waits(stepper, texts),
         "grids": [_grid(stepper, *g, cells, texts) for g, cells in zip(grids, whole, strict=True)],
         "accesses": _accesses(stepper, grids, whole, texts),
-        "texts": "\n".join(texts.numbers),
+        "texts": texts.joined(),
     }
 
 
@@ -199,7 +204,7 @@ def _assignments(stepper: "Stepper", texts: Texts) -> dict[str, Any]:
     groups, variables = stepper.steps.of_variables, stepper.trace.variables
     ordered = [variables[n] for n in groups.members]
     names = {name: n for n, name in enumerate(dict.fromkeys(v.name for v in ordered))}
-    arrays = {texts.number(shown(v.value)) for v in ordered if isinstance(v.value, str)}
+    arrays = {texts.number(shown(value)) for value in {v.value for v in ordered if isinstance(v.value, str)}}
     return {
         "counts": column(np.diff(groups.starts)),
         "names": list(names),

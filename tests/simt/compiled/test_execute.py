@@ -17,6 +17,7 @@ from nanoeuler import simt
 from nanoeuler.errors import UserError
 from nanoeuler.simt import faults
 from nanoeuler.simt.compiled import rewrite as rewrite_module
+from nanoeuler.simt.compiled.build import build
 from nanoeuler.simt.compiled.cache import fingerprint
 from nanoeuler.simt.compiled.rewrite import HELPERS, rewrite
 from nanoeuler.simt.faults import KernelFaults, UnsupportedError
@@ -615,6 +616,7 @@ def test_recursion_is_run_but_not_beside_a_local_array() -> None:
     out = np.zeros(1, np.int64)
     launched(runs, out, block=1)
     assert out[0] == 10
+    assert build(runs).run.stats.cache_path is None  # from Numba's cache the next process would crash
     with pytest.raises(UnsupportedError, match="a local array beside recursion"):
         launched(refused, out, block=1)
 

@@ -210,3 +210,22 @@ def namesakes(out, x):
     tile[i] = row[1]
     cuda.syncthreads()
     out[i] = doubled(x, i) + tile[i]
+
+
+@cuda.jit
+def two_kinds(out, x):
+    """See one dynamic shared memory as float32 and as its bits; some threads fail an assertion."""
+    i = cuda.threadIdx.x
+    numbers = cuda.shared.array(0, float32)
+    bits = cuda.shared.array(0, int32)
+    numbers[i] = x[i]
+    cuda.syncthreads()
+    out[i] = bits[i]
+
+
+@cuda.jit
+def asserted(out, x):
+    """Some threads fail an assertion."""
+    i = cuda.threadIdx.x
+    assert x[i] < float32(3)
+    out[i] = x[i]

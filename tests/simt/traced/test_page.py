@@ -14,7 +14,7 @@ from simt.traced import kernels
 
 from nanoeuler import simt
 from nanoeuler.errors import UserError
-from nanoeuler.simt.traced.page import page, save_page, summary_of
+from nanoeuler.simt.traced.page import document, page, save_page, summary_of
 from nanoeuler.simt.traced.page.html import VOID, element, words
 from nanoeuler.simt.traced.page.prose import prose
 from nanoeuler.simt.traced.page.source import coloured, percent
@@ -207,6 +207,25 @@ def test_pictures_and_the_stepper_are_in_the_page() -> None:
     assert text.count("<svg") > 8
     assert "nanoeuler-stepper" in text
     assert "What is shown is block (0, 0, 0)." in text
+
+
+def test_a_trace_with_variables_can_be_stepped_through() -> None:
+    args = np.zeros(4, np.float32), np.ones(4, np.float32)
+    assert "nanoeuler-stepper" in page(simt.trace(kernels.copy, 1, 32, args, variables=True), title="copy")
+    without = page(simt.trace(kernels.copy, 1, 32, args), title="copy")
+    assert "nanoeuler-stepper" not in without
+    assert "Not here: the launch is too long for a page" in without
+
+
+def test_steppers_that_are_too_long_together_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = np.zeros(4, np.float32), np.ones(4, np.float32)
+    trace = simt.trace(kernels.copy, 1, 32, args, variables=True)
+    room = len(document._stepper(trace, 10**9))
+    monkeypatch.setattr(document, "STEPS", 2 * room)
+    text = page([trace, trace, trace], title="copy")
+    read(text)
+    assert text.count('class="nanoeuler-stepper"') == 2
+    assert text.count("Not here: the launch") == 1
 
 
 def test_everything_of_others_is_escaped(tmp_path: Path) -> None:

@@ -282,3 +282,20 @@ def test_a_trace_has_its_numbers_report_and_pictures() -> None:
     assert all(picture.svg.startswith("<svg") for picture in pictures)
     with pytest.raises(UserError, match="nothing was done on line 1; lines on which something was: "):
         found.line(1)
+
+
+def test_arrays_over_dynamic_shared_memory_lie_in_one_memory() -> None:
+    out = np.zeros(4, np.int32)
+    found = simt.trace(kernels.two_kinds, 1, 4, (out, numbers(4)), shared_bytes=16)
+    np.testing.assert_array_equal(out, numbers(4).view(np.int32))
+    one, two = found.named("numbers")[0], found.named("bits")[0]
+    assert one.memory == two.memory
+    assert len({a.memory for a in found.arrays}) == 3
+
+
+def test_threads_that_fail_an_assertion_come_no_further() -> None:
+    found = simt.trace(kernels.asserted, 1, 6, (np.zeros(6, np.float32), numbers(6)))
+    assert [f.kind for f in found.faults] == ["raised"]
+    (behind,) = [b.number for b in found.basic_blocks if b.kind == "after"]
+    came = [int(v["thread"]) for v in found.visits if found.executions[v["execution"]][1] == behind]
+    assert sorted(came) == [0, 1, 2]

@@ -196,7 +196,7 @@ def test_a_for_over_an_array_reads_in_each_round():
     steps = made(over_an_array, 1, 3, np.zeros(3, np.float32), numbers(3))
     head = line(over_an_array, "for v in x")
     counts = [len(steps.accesses(s.number)) for s in steps.list if s.line == head]
-    assert counts == [3, 0, 3, 3]  # the first element before the first round
+    assert counts == [0, 3, 3, 3]  # none where the loop begins, then an element in each round
 
 
 # Threads that do not get to the end
@@ -286,7 +286,7 @@ def test_values_as_people_read_them():
 # Any kernel
 
 
-@pytest.mark.parametrize("name", [*CORRECT, *list(FAULTY)[::2]])
+@pytest.mark.parametrize("name", [*CORRECT, *list(FAULTY)[::3]])
 def test_every_thread_goes_through_its_steps_in_the_order_of_what_it_did(name):
     """Each record is in one step, that its thread takes part in, on its line; and a thread's records in order."""
     steps = traced(name)[1]

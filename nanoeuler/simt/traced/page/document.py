@@ -53,9 +53,12 @@ def page(
         UserError: there is no such card.
     """
     given = [launches] if isinstance(launches, (Trace, Traced)) else list(launches)
-    traced = [Traced(one) if isinstance(one, Trace) else one for one in given]
-    room = ROOM // max(1, len(traced))
-    articles = [_article(n, one, card, room, len(traced) > 1) for n, one in enumerate(traced, 1)]
+    traced = [Traced(t, steps=t if t.variables else None) if isinstance(t, Trace) else t for t in given]
+    articles, room = [], STEPS
+    for number, one in enumerate(traced, 1):
+        steps = _stepper(one.steps, room)
+        room -= len(steps)
+        articles.append(_article(number, one, steps, card, len(traced)))
     files = dict.fromkeys(one.trace.file for one in traced)
     head = element("header", element("h1", words(title)), prose(about), *map(_file, files), _contents(traced))
     body = [head, element("main", *articles, _explanations()), element("footer", element("p", words(FOOT)))]
@@ -126,14 +129,14 @@ def _links(targets: Sequence[tuple[str, str]], label: str) -> str:
     return element("nav", element("ul", *items), aria_label=label)
 
 
-def _article(number: int, traced: Traced, card: str | None, room: int, several: bool) -> str:
-    """Return what there is to say about one launch."""
+def _article(number: int, traced: Traced, steps: str, card: str | None, of: int) -> str:
+    """Return what there is to say about one launch, the how manieth ``of`` how many; ``steps`` goes through it."""
     prefix, trace = f"launch-{number}", traced.trace
     found = numbers(trace)
-    shown, left_out = drawn(figures(trace, found), room, f"-{number}")
+    shown, left_out = drawn(figures(trace, found), ROOM // of, f"-{number}")
     sections = {
         "Source, line by line": listings(trace, found, f"{prefix}-"),
-        "Step by step": _stepper(traced.steps),
+        "Step by step": steps or element("p", words(NO_STEPS), class_="note"),
         "Arrays": _arrays(found) + "".join(shown.get("arrays", [])),
         "A warp in memory": "".join(shown.get("lines", [])),
         "In time": "".join(shown.get("time", [])),
@@ -141,7 +144,7 @@ def _article(number: int, traced: Traced, card: str | None, room: int, several: 
     }
     kept = [(f"{prefix}-part-{n}", title, content) for n, (title, content) in enumerate(sections.items(), 1) if content]
     made = [
-        element("h2", words(f"{number}. " if several else ""), element("code", words(trace.kernel))),
+        element("h2", words(f"{number}. " if of > 1 else ""), element("code", words(trace.kernel))),
         element("p", words(f"{shown_path(trace.file)}, line {trace.first_line}"), class_="where"),
         faults(trace),
         prose(trace.function.__doc__),
@@ -155,18 +158,21 @@ def _article(number: int, traced: Traced, card: str | None, room: int, several: 
     return element("article", *made, id=prefix)
 
 
-def _stepper(trace: Trace | None) -> str:
-    """Return what goes through a launch step by step; nothing where that would be too long for a page."""
-    if trace is None:
-        return ""
+NO_STEPS = (
+    "Not here: the launch is too long for a page, or was traced without its variables. simt.step goes through it in a "
+    "notebook or a terminal."
+)
+
+
+def _stepper(trace: Trace | None, room: int) -> str:
+    """Return what goes through a launch step by step; nothing where that would be longer than ``room``."""
     try:
-        made = html_fragment(Stepper(trace))
-    except UserError:  # too long, or nothing was recorded
+        made = html_fragment(Stepper(trace)) if trace is not None else ""
+    except UserError:  # far too long, or nothing was recorded
         return ""
-    if len(made) > STEPS:
+    if trace is None or len(made) > room:
         return ""
-    launch = trace.launch
-    said = []
+    launch, said = trace.launch, []
     if launch.blocks > 1:
         said.append(f"block {coordinates(trace.blocks[0], launch.grid)}")
     if trace.warps is not None:

@@ -37,7 +37,7 @@ def tiles(trace: Trace, found: Numbers, part: str) -> str:
         made.append(
             tile("bank conflicts", f"{banks.conflicts:,}", f"{short(banks.ways)}× the least passes")
         )  # fmt: skip
-    made.append(tile("arithmetic", f"{formatcount(totals.flops)} FLOP", _intensity(found)))
+    made.append(tile("arithmetic", f"{format_count(totals.flops)} FLOP", _intensity(found)))
     return element("ul", *made, class_="tiles")
 
 
@@ -51,7 +51,7 @@ def tile(name: str, value: str, detail: str, share: float | None = None) -> str:
 
 def _intensity(found: Numbers) -> str:
     totals = found.totals
-    special = f", {formatcount(totals.special)} special functions" if totals.special else ""
+    special = f", {format_count(totals.special)} special functions" if totals.special else ""
     if not totals.bytes_moved:
         return f"no global memory{special}"
     return f"{totals.intensity:.3g} FLOP for a byte{special}"

@@ -153,8 +153,9 @@ def _moving(trace: Trace, cells: Cells, frames: list[Frame], width: float, numbe
         yield from _current(cells, frame.users, numbered)
         yield "</g></g>"
         after = before | frame.users.kinds
-        if n + 1 < len(frames) and (after != before).any():
-            yield f'<g class="n-t n-t{n}" {DOWN}>{"".join(_trail(cells, before, after))}</g>'
+        left = "".join(_trail(cells, before, after))
+        if left and n + 1 < len(frames):
+            yield f'<g class="n-t n-t{n}" {DOWN}>{left}</g>'
         before = after
 
 

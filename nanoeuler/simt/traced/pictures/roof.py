@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nanoeuler.errors import UserError
-from nanoeuler.simt.traced.pictures.drawing import head, number, tag, text, tooltip, wrapped
+from nanoeuler.simt.traced.pictures.drawing import allowed, head, number, tag, text, tooltip, wrapped
 from nanoeuler.simt.traced.pictures.picture import Picture, picture
 
 LEFT, WIDTH, HEIGHT, FOOT = 76.0, 600.0, 320.0, 60.0  # pixels: of the labels, of the plot, and below it
@@ -150,7 +150,7 @@ def _pins(plot: Plot, points: Sequence[tuple[str, float, float | None]]) -> Iter
         taken.append((x, at))
         stem = tag("path", d=f"M{number(x)} {number(y)}V{number(at)}", class_="n-line")
         dot = tag("circle", cx=x, cy=y, r=4, class_="n-op n-cut")
-        place = {"data-point": name, "data-intensity": f"{intensity:g}", "data-flops": f"{speed:g}"}
+        place = {"data-point": allowed(name), "data-intensity": f"{intensity:g}", "data-flops": f"{speed:g}"}
         yield tag("g", tooltip(_told(plot, name, intensity, measured)), stem, dot, _letter(x, at, letter), **place)
 
 

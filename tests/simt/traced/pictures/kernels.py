@@ -292,11 +292,13 @@ def waiting(out, i):
 
 @cuda.jit
 def leaving_marks(x):
-    """Writes, then reads elsewhere, then reads all."""
+    """Writes, then reads elsewhere, then reads all, then goes back to the first."""
     i = cuda.threadIdx.x
     x[i] = float32(1)
     a = x[i + 4]
     b = x[i] + x[i + 4]
+    x[i] = float32(2)
+    a += x[i + 4]
     if a > b:
         cuda.syncthreads()
 

@@ -339,5 +339,10 @@ def test_text_is_escaped() -> None:
 
 def test_size_and_speed_of_a_full_grid() -> None:
     trace = simt.trace(kernels.transposed, (2, 2), (32, 32), (np.zeros((64, 64), np.float32), numbers(64, 64)))
-    assert len(grid(trace, "out").svg) < 1_500_000
+    picture = grid(trace, "out")
+    assert len(picture.svg) < 1_500_000
+    inside = [text for text in texts(read(picture)) if text.isdigit() and int(text) > 64]
+    assert "999" in inside
+    assert max(map(int, inside)) == 1023  # of the legend: in a square of 16 pixels there is no room for it
+    assert inside.count("1023") == 1
     check(trace, "out", (64, 64))

@@ -64,6 +64,12 @@ def test_any_magnitude() -> None:
     assert all(0 <= y <= HEIGHT for _, y in dots([("a", 1, 0.0), ("b", 1, 1e18)]))
 
 
+def test_names_may_be_any_text() -> None:
+    name = "\x00<&\"'> ]]> \ufffe 漢"
+    (point,) = marked(read(roof([(name, 1.0, None)], **T4)), "point")
+    assert point.get("data-point") == "\ufffd<&\"'> ]]> \ufffd 漢"
+
+
 def test_impossible_numbers() -> None:
     for points, message in (
         ([("a", -1.0, None)], "'a' has intensity -1.0"),

@@ -1,5 +1,6 @@
 """A warp's addresses against sectors: counted by hand, and against the trace byte by byte."""
 
+import itertools
 import re
 from typing import Any
 
@@ -85,10 +86,15 @@ def check(trace: simt.Trace, line: int, array: str, **which: Any) -> None:
         assert int(box.get("data-used", "")) == len({byte for byte in everything if byte // 32 == number})
     share = 100 * len(everything) / (32 * len(moved))
     assert f"{len(everything):,} asked for, {share:.3g} %" in costs(picture)[0]
-    for box in marked(root, "byte"):  # each piece stands over its sector
-        sector = boxes[int(box.get("data-byte", "")) // 32]
-        left, width = float(sector.get("x", "")), float(sector.get("width", ""))
-        assert left - 1 <= float(box.get("x", "")) <= left + width + 0.1
+    for box in marked(root, "byte"):  # each piece stands where it lies in its sector
+        first = int(box.get("data-byte", ""))
+        sector = boxes[first // 32]
+        left, width = float(sector.get("x", "")) - 0.5, float(sector.get("width", "")) + 1
+        assert float(box.get("x", "")) == pytest.approx(left + first % 32 * width / 32, abs=0.05)
+    for number, following in itertools.pairwise(sorted(boxes)):  # and the sectors side by side, cache lines apart
+        step = float(boxes[following].get("x", "")) - float(boxes[number].get("x", ""))
+        width = float(boxes[number].get("width", "")) + 1
+        assert step == pytest.approx(width, abs=0.05) if following == number + 1 else step > width
 
 
 @pytest.mark.parametrize("seed", range(6))
