@@ -237,6 +237,16 @@ def test_a_script(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert str(folder) not in page
 
 
+def test_two_runs_write_the_same_page() -> None:
+    """Also where Python orders sets otherwise."""
+    name, pages = write(SCRIPT), []
+    for seed in "1", "2":
+        command = [sys.executable, "-m", "nanoeuler.trace", name, "--out", "p.html"]
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True)
+        pages.append(Path("p.html").read_bytes())
+    assert pages[0] == pages[1]
+
+
 def test_the_kernel_and_the_launch_of_a_script(capsys: pytest.CaptureFixture[str]) -> None:
     name = write(SCRIPT)
     assert run_command(main, [name, "--kernel", "add", "--launch", "2", "--out", "p.html", "--", "50", "x"]) == 0

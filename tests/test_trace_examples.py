@@ -265,3 +265,9 @@ def test_nothing_is_compiled_or_run_to_make_arguments(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(rstd, 1 / np.sqrt((rows * rows).mean(1) + 1e-5), rtol=1e-6)
     assert np.ptp(dout) > 0
     assert np.ptp(weight) > 0
+
+
+def test_arrays_made_in_one_statement_have_the_names_of_their_variables() -> None:
+    found = example("ladder.linear:run_shared_tiles")
+    trace = next(trace_launches(launches(found, sizes(found)), Part())).trace
+    assert {"x_tile", "weight_tile"} <= {array.name for array in trace.arrays}

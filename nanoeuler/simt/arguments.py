@@ -43,6 +43,8 @@ def _refused(value: Any) -> str | None:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject or value.dtype.kind in "SU":
             return f"an array of {value.dtype}, which kernels cannot take: give numbers or records of numbers"
+        if value.dtype.char in "gG":
+            return f"an array of {value.dtype}, which no GPU has: give float64 or complex128"
         if not value.dtype.isnative:
             return (
                 f"an array of {value.dtype}, in another byte order: give array.astype({value.dtype.newbyteorder('=')})"

@@ -270,12 +270,7 @@ class Block:
             raise UnsupportedError(
                 f"{file}:{line}: cuda.{operation} of {type(value).__name__}: it takes int32, int64, float32 or float64"
             )
-        by = int(by) & 31
-        lane = thread.lane
-        source = {"shfl_sync": by, "shfl_up_sync": lane - by, "shfl_down_sync": lane + by, "shfl_xor_sync": lane ^ by}
-        origin = source[operation]
-        if not 0 <= origin < WARP_SIZE:
-            return value
+        lane, origin = thread.lane, shuffle_source(operation, thread.lane, by)
         if origin not in operands:
             self.lanes_fault(thread, f"lane {lane} reads from lane {origin}, which {self.absence(thread, origin)}")
         return operands[origin][0]
@@ -356,6 +351,14 @@ class Block:
         if id(array) not in self.constants:
             self.constants[id(array)] = memory.constant(self.monitor, array, name)
         return self.constants[id(array)]
+
+
+def shuffle_source(operation: str, lane: int, by: Any) -> int:
+    """Return the lane that a shuffle reads from: itself where that would be outside the warp (PTX ISA, shfl.sync)."""
+    by = int(by) & 31
+    origin = {"shfl_sync": by, "shfl_up_sync": lane - by, "shfl_down_sync": lane + by, "shfl_xor_sync": lane ^ by}
+    found = origin[operation]
+    return found if 0 <= found < WARP_SIZE else lane
 
 
 @functools.cache

@@ -20,23 +20,35 @@ SKIPPED = ["nanoeuler.simt.*", "numpy.*"]  # what `s` does not step into
 def stop(thread: Any) -> bool:
     """Say which thread it is, and stop in its frame, the caller's; False where another debugger is to be called.
 
-    ``sys.breakpointhook`` and ``PYTHONBREAKPOINT`` count as they do anywhere (PEP 553).
+    ``sys.breakpointhook`` and ``PYTHONBREAKPOINT`` count as they do anywhere (PEP 553), and so does a ``pdb.set_trace``
+    that is not Python's: pytest has its own, which gives the terminal back first.
     """
     chosen = os.environ.get("PYTHONBREAKPOINT", "")
     if chosen == "0" and sys.breakpointhook is sys.__breakpointhook__:
         return True
     where = f"block {thread.block.position}, thread {_index(thread, 'threadIdx')}"
     print(f"kernel {thread.block.monitor.kernel}, {where}", file=sys.stderr)
-    if chosen or sys.breakpointhook is not sys.__breakpointhook__:
+    if chosen or sys.breakpointhook is not sys.__breakpointhook__ or pdb.set_trace.__module__ != "pdb":
         return False
-    pdb.Pdb(skip=SKIPPED).set_trace(sys._getframe(1))
+    Debugger(skip=SKIPPED).set_trace(sys._getframe(1))
     return True
+
+
+class Debugger(pdb.Pdb):
+    """Python's debugger, but for the end of a thread that waits at barriers, a generator: `n` there goes on."""
+
+    def user_exception(self, frame: Any, exc_info: Any) -> None:
+        """Stop at an exception, unless it is the end of a thread, which its caller sees."""
+        if self.is_skipped_module(frame.f_globals.get("__name__", "")):
+            self.set_continue()
+        else:
+            super().user_exception(frame, exc_info)
 
 
 def leave() -> None:
     """End the stepping of a debugger that was opened in a kernel, as the launch has ended."""
     tracing = getattr(sys.gettrace(), "__self__", None)
-    if isinstance(tracing, pdb.Pdb) and tracing.skip == set(SKIPPED):
+    if isinstance(tracing, Debugger):
         sys.settrace(None)
 
 

@@ -127,7 +127,7 @@ def stands_in(function: FunctionType) -> bool:
 
     It is given the place of its call. That its arithmetic is float64 is no fault: the GPU's is not this.
     """
-    ours = function.__module__.startswith(("nanoeuler.simt.functions.", "nanoeuler.simt.cuda.random"))
+    ours = (function.__module__ or "").startswith(("nanoeuler.simt.functions.", "nanoeuler.simt.cuda.random"))
     return ours or any(function is emulation for _, emulation in EMULATIONS.values())
 
 

@@ -11,11 +11,14 @@ its boost clock. float16 is reckoned like float32, as one operation a lane. No k
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt.traced.numbers import Numbers
 from nanoeuler.simt.traced.result import Trace
+
+if TYPE_CHECKING:
+    from nanoeuler.simt.traced.pictures.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,23 @@ class Roofline:
         """The arithmetic intensity from which on arithmetic is the limit."""
         return self.peak / self.bandwidth
 
+    def picture(self) -> "Picture":
+        """Return the roof with the kernel's two places under it."""
+        from nanoeuler.simt.traced.pictures.roof import roof
+
+        points = [(name, point.intensity, None) for name, point in self._points()]
+        return roof(points, card=self.card.name, peak_flops=self.peak, bandwidth=self.bandwidth)
+
+    def _points(self) -> list[tuple[str, Point]]:
+        return [("every request's sectors", self.moved), ("each sector once", self.distinct)]
+
+    def _repr_html_(self) -> str:
+        return self.picture()._repr_html_()
+
     def __str__(self) -> str:
         head = f"{self.kernel} on {self.card.name}: {self.peak / 1e12:.4g} TFLOP/s, {self.bandwidth / 1e9:.4g} GB/s, "
         lines = [head + f"ridge at {self.ridge:.3g} FLOP/byte"]
-        for name, point in (("every request's sectors", self.moved), ("each sector once", self.distinct)):
+        for name, point in self._points():
             share = point.attainable / self.peak
             lines.append(
                 f"  {name:<23} {point.intensity:>8.3g} FLOP/byte: at most {point.attainable / 1e12:.3g} TFLOP/s "

@@ -213,11 +213,14 @@ class Contents:
         return np.array([self.frame(array, int(e)) for e in executions], np.int64)[which.reshape(-1)]
 
     def frame(self, array: TracedArray, execution: int) -> int:
-        """Return the call, of those that an execution is in, in which a local array was made: its execution."""
-        frame = self.steps.frame_of[execution]
+        """Return the call, of those that an execution is in, in which a local array was made: its execution.
+
+        Of one that no variable was assigned, ``fill(cuda.local.array(3, float32))``, it is the call that has it.
+        """
+        here = frame = self.steps.frame_of[execution]
         while frame and (frame, array.name) not in self._made:
             frame = self.steps.frame_of[self.trace.executions[frame][0]]
-        return frame
+        return frame or here
 
     @functools.cached_property
     def _made(self) -> set[tuple[int, str]]:

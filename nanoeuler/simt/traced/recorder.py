@@ -18,7 +18,7 @@ import numpy as np
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt.checked.accesses import load
-from nanoeuler.simt.checked.block import Block, Body, Thread
+from nanoeuler.simt.checked.block import Block, Body, Thread, shuffle_source
 from nanoeuler.simt.checked.memory import View
 from nanoeuler.simt.checked.races import READS, UPDATES, WRITES, Place
 
@@ -245,21 +245,13 @@ class TracedBlock(Block):
         if not thread.chosen or getattr(place, "number", -1) < 0 or operation == "pause":
             return
         given = operands[-2] if operation.startswith("shfl") else operands[-1] if operands else None
-        source = _source(operation, thread.lane, operands) if operation.startswith("shfl") else None
+        source = shuffle_source(operation, thread.lane, operands[-1]) if operation.startswith("shfl") else None
         phase = (self.phase if phase is None else phase) - self.start
         self.recorder.wait(
             Wait(
                 self.number, thread.number, thread.execution, place.number, operation, phase, passed, given, got, source
             )
         )
-
-
-def _source(operation: str, lane: int, operands: tuple) -> int:
-    """Return the lane that a shuffle reads from: the lane's own number where it would be outside (PTX ISA, shfl)."""
-    by = int(operands[-1]) & 31
-    origin = {"shfl_sync": by, "shfl_up_sync": lane - by, "shfl_down_sync": lane + by, "shfl_xor_sync": lane ^ by}
-    found = origin[operation]
-    return found if 0 <= found < 32 else lane
 
 
 class Recorder:

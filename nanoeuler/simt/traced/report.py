@@ -52,11 +52,10 @@ def _head(trace: Trace) -> str:
     else:
         shown = _few([str(coordinates(b, launch.grid)) for b in trace.blocks])
         ran = f"{_count(len(trace.blocks), 'block')} of {launch.blocks}: {shown}"
-    if trace.warps is None:
+    if trace.warps is None or len(trace.warps) == warps:
         told = f"all {warps} warps of a block" if warps > 1 else "the one warp of a block"
     else:
-        names = "warp" if len(trace.warps) == 1 else "warps"
-        told = f"only {names} {_few([str(w) for w in sorted(trace.warps)])} of the {warps} of a block"
+        told = f"of the {warps} warps of a block only {_few([str(w) for w in sorted(trace.warps)])}"
     lines = [
         f"{where}, grid {launch.grid}, block {launch.block}",
         f"ran {ran}; recorded {told}: {_count(len(trace.accesses), 'access')}",

@@ -87,7 +87,7 @@ class Trace:
             instruction and array; kind (0 read, 1 write, 2 atomic); dtype of the value (see ``values``); offset in
             bytes within the array's memory; bits of the value. In the order in which they happened here.
         visits: a record for each thread that came to an execution, of dtype ``VISIT``.
-        waits: each thread at each barrier and warp operation: :class:`Wait`.
+        waits: each thread at each barrier and warp operation: :class:`Wait`. ``activemask`` waits for nobody.
         variables: each assignment, where it was asked for: :class:`Variable`.
         operations: how often threads computed, by (file, line, operator or function) and type of NumPy scalars.
         blocks: numbers of the blocks that ran.

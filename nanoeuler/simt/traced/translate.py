@@ -93,15 +93,18 @@ class TracedWriter(Writer):
         for statement, following in zip(statements, [*statements[1:], None], strict=True):
             made += self.statement(statement)
             if following is not None and isinstance(statement, BRANCHING):
-                made.append(self.behind(statement))
+                made.append(self.behind(statement, following))
         return made or [ast.Pass()]
 
-    def behind(self, statement: ast.stmt) -> ast.stmt:
-        """Return what brings a thread back from a statement that branches: a new basic block if some may not come."""
+    def behind(self, statement: ast.stmt, following: ast.stmt) -> ast.stmt:
+        """Return what brings a thread from a statement that branches to the next: in a new block if some may not come.
+
+        It has the line of the next: a debugger is to go on to it, not back to the ``if``.
+        """
         if any(isinstance(node, LEAVING) for node in ast.walk(statement)):
-            return self.begin(statement, self.basic_block("after", self.turn()), self.current(), ast.Constant(0))
-        target = at_place(ast.Attribute(ast.Name("__t", ast.Load()), "execution", ast.Store()), statement)
-        return at_place(ast.Assign([target], self.current()), statement)
+            return self.begin(following, self.basic_block("after", self.turn()), self.current(), ast.Constant(0))
+        target = at_place(ast.Attribute(ast.Name("__t", ast.Load()), "execution", ast.Store()), following)
+        return at_place(ast.Assign([target], self.current()), following)
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         """Return what one statement becomes."""

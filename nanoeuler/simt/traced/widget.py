@@ -204,7 +204,9 @@ def _assignments(stepper: "Stepper", texts: Texts) -> dict[str, Any]:
     groups, variables = stepper.steps.of_variables, stepper.trace.variables
     ordered = [variables[n] for n in groups.members]
     names = {name: n for n, name in enumerate(dict.fromkeys(v.name for v in ordered))}
-    arrays = {texts.number(shown(value)) for value in {v.value for v in ordered if isinstance(v.value, str)}}
+    arrays = {
+        texts.number(shown(value)) for value in dict.fromkeys(v.value for v in ordered if isinstance(v.value, str))
+    }
     return {
         "counts": column(np.diff(groups.starts)),
         "names": list(names),

@@ -49,13 +49,21 @@ finally:
 CHECKED = 'simt.run(backwards, 1, 4, (out, x), executor="checked")'
 
 
-def debugged(folder: Path, run: str, commands: str, **environment: str) -> subprocess.CompletedProcess[str]:
+LATE = SCRIPT.replace(
+    "    out[i] = s[3 - i]", "    if i == 1:\n        breakpoint()\n    out[i] = s[3 - i]"
+)  # behind the barrier too
+TRACED = "simt.trace(backwards, 1, 4, (out, x))"
+
+
+def debugged(
+    folder: Path, run: str, commands: str, text: str = SCRIPT, by: tuple[str, ...] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run the script with ``run`` in it, the debugger's commands coming by its standard input."""
     script = folder / "script.py"
-    script.write_text(SCRIPT.replace("RUN", run))
+    script.write_text(text.replace("RUN", run))
 
     return subprocess.run(
-        [sys.executable, str(script)],
+        [sys.executable, *by, str(script)],
         input=commands,
         capture_output=True,
         text=True,
@@ -106,6 +114,24 @@ def test_a_traced_kernel_stops_too(tmp_path: Path, run: str) -> None:
     done = debugged(tmp_path, f"simt.{run}(backwards, 1, 4, (out, x))", "p i\nc\n")
     assert "np.int32(2)" in done.stdout
     assert done.stdout.splitlines()[-1].endswith("out [9. 6. 3. 0.]")
+
+
+@pytest.mark.parametrize("run", [CHECKED, TRACED])
+def test_behind_an_if_it_goes_on_to_the_next_line_and_at_its_end_to_the_next_thread(tmp_path: Path, run: str) -> None:
+    done = debugged(tmp_path, run, "c\nn\n", LATE)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("-> ")]
+    assert lines == ["-> s[i] = times(x[i])", "-> out[i] = s[3 - i]"]
+    assert done.stdout.splitlines()[-1].endswith("out [9. 6. 3. 0.]")
+    assert done.returncode == 0
+
+
+def test_it_stops_under_pytest_whose_debugger_gives_the_terminal_back(tmp_path: Path) -> None:
+    text = SCRIPT.partition("\n\nx, out =")[0] + (
+        "\n\ndef test_it():\n    x, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)\n    RUN\n"
+    )
+    done = debugged(tmp_path, TRACED, "p i, x[3]\nc\n", text, by=("-m", "pytest", "-p", "no:cacheprovider", "-q"))
+    assert "(np.int32(2), np.float32(3.0))" in done.stdout
+    assert "1 passed" in done.stdout
 
 
 def test_to_quit_ends_the_launch_and_leaves_arrays_as_they_were(tmp_path: Path) -> None:

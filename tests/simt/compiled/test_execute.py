@@ -584,6 +584,7 @@ def test_arguments_are_bound_and_refused_before_anything_runs() -> None:
         ((out, 1, 2), "was given 3 arguments: too many"),
         (([1, 2],), "argument 'out' is a list: give a NumPy array"),
         ((out.astype(">f8"),), "in another byte order"),
+        ((out.astype(np.clongdouble),), "which no GPU has: give float64 or complex128"),
         ((np.array([None]),), "an array of object"),
         ((out, "text"), "argument 'scale' is str"),
         ((np.ma.masked_array(out), 1), "a masked array"),

@@ -229,3 +229,87 @@ def asserted(out, x):
     i = cuda.threadIdx.x
     assert x[i] < float32(3)
     out[i] = x[i]
+
+
+@cuda.jit
+def over_elements(out, x, y):
+    """Loops over the elements of arrays, some lanes by another way through their rounds."""
+    i = cuda.threadIdx.x
+    total = float32(0)
+    for value in x:
+        if value > float32(i):
+            if value > float32(2):
+                continue
+            total += value
+        total += float32(1)
+    for n, value in enumerate(y):
+        if n % 2 == i % 2:
+            continue
+        total += value
+    out[i] = total
+
+
+@cuda.jit(device=True)
+def weighted(x, i, factor=1, other=0):
+    """Take arguments by keyword."""
+    return x[i] * factor + other
+
+
+@cuda.jit
+def ordered(out, x, points):
+    """Expressions whose parts are not evaluated from left to right."""
+    i = cuda.threadIdx.x
+    out[i] = x[i + 1] if x[i] > float32(0) else x[i + 2]
+    points[i32(x[i])].y += x[i + 3]
+    out[i] += weighted(x, i, other=x[i + 1], factor=x[i + 2])
+
+
+@cuda.jit(device=True)
+def i32(value):
+    """Return an index."""
+    return int32(value)
+
+
+@cuda.jit
+def counting(out, n):
+    """A long loop without an access."""
+    total = int32(0)
+    for k in range(n):
+        total += int32(k)
+    out[cuda.threadIdx.x] = total
+
+
+def table_of(values):
+    """Return a device function with a table of its own."""
+    table = np.array(values, np.float32)
+
+    @cuda.jit(device=True)
+    def looked_up(i):
+        return table[i]
+
+    return looked_up
+
+
+one, other = table_of([1, 2]), table_of([30, 40])
+
+
+@cuda.jit
+def two_tables(out):
+    """Two tables of one name."""
+    i = cuda.threadIdx.x
+    out[i] = one(i) + other(i)
+
+
+@cuda.jit(device=True)
+def filled(row, value):
+    """Fill a row and return its sum."""
+    row[0] = value
+    row[1] = value
+    return row[0] + row[1]
+
+
+@cuda.jit
+def unnamed(out, x):
+    """Hand on a local array that has no name."""
+    i = cuda.threadIdx.x
+    out[i] = filled(cuda.local.array(2, float32), x[i])

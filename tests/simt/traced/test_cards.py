@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("numba.cuda", reason="kernels are written with numba.cuda: python -m pip install -e '.[gpu]'")
 
+from simt.traced import kernels
 from simt.traced.hand_counted import CASES
 
 from nanoeuler import simt
@@ -87,3 +88,10 @@ def test_of_a_trace() -> None:
     assert found.moved.attainable == pytest.approx(320e9 / 8)
     with pytest.raises(UserError):
         roofline(simt.trace(case.kernel, 1, 32, tuple(np.zeros(32, np.float32) for _ in range(4))), "T5")
+
+
+def test_a_roofline_draws_itself() -> None:
+    x = np.arange(8, dtype=np.float32)
+    found = simt.trace(kernels.columns, 1, 4, (np.zeros(4, np.float32), x.reshape(4, 2))).roofline("t4")
+    assert found.picture().svg in found._repr_html_()
+    assert "T4" in found.picture().svg

@@ -95,6 +95,14 @@ def test_a_trace_that_is_too_long_says_what_to_choose_and_changes_nothing() -> N
         ({"warps": [-1]}, "warp -1 is not"),
         ({"order": "sideways"}, "unknown order"),
         ({"limit": 0}, "limit"),
+        ({"limit": None}, "limit None"),
+        ({"blocks": ()}, r"block \(\) is not"),
+        ({"blocks": []}, "blocks: none are chosen"),
+        ({"warps": "0"}, "warps='0': give an integer or several"),
+        ({"warps": 0.0}, "warps=0.0: give"),
+        ({"warps": []}, "warps: none are chosen"),
+        ({"lines": [3.5]}, "lines=.*give an integer"),
+        ({"lines": range(0)}, "lines: none are chosen"),
     ],
 )
 def test_a_wrong_choice_is_refused(given: dict[str, Any], message: str) -> None:
@@ -124,3 +132,47 @@ def test_faults_stand_in_the_trace_and_nothing_is_raised() -> None:
     assert [f.kind for f in found.faults] == ["barrier divergence"]
     assert [(w.thread, w.passed) for w in found.waits] == [(0, False), (1, False), (2, False)]
     assert {int(t) for t in found.accesses["thread"]} == set(range(6))
+
+
+def test_numbers_of_numpy_choose_as_those_of_python_do() -> None:
+    out = np.zeros(66, np.float32)
+    zero = np.int64(0)
+    found = simt.trace(kernels.copy, 2, 33, (out, ones(66)), blocks=zero, warps=zero, lines=np.array([zero, 15]))
+    assert (found.blocks, found.warps, found.lines) == ((0,), {0}, {0, 15})
+    assert "(0, 0, 0)" in found.report()
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "random"])
+def test_of_a_huge_grid_only_the_chosen_blocks_are_looked_at(order: Any) -> None:
+    """Going through all of them would take hours."""
+    grid = (2**31 - 1, 2, 1)
+    found = simt.trace(kernels.copy, grid, 32, (ones(64), ones(64)), blocks=[(1, 0), (0, 0)], order=order)
+    assert found.blocks == (0, 1)
+    assert len(found.accesses) == 2 * 64
+    with pytest.raises(UserError, match="a trace counts to"):
+        simt.trace(kernels.copy, (2**31 - 1, 9), 32, (ones(64), ones(64)), blocks=(0, 8))
+
+
+def test_a_loop_without_accesses_keeps_to_the_limit() -> None:
+    """What the second thread does is no new execution, and counts all the same as soon as it is much."""
+    out = np.zeros(2, np.int32)
+    limit = 50_000
+    with pytest.raises(UserError, match="more than 50,000 records"):
+        simt.trace(kernels.counting, 1, 2, (out, 45_000), limit=limit)
+    assert not out.any()
+
+
+def test_an_interrupted_trace_leaves_arrays_as_they_were_and_the_next_one_runs(monkeypatch: Any) -> None:
+    out = np.zeros(8, np.float32)
+
+    def interrupted(self: Any, *record: Any) -> None:
+        if out.any():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("nanoeuler.simt.traced.recorder.Recorder.access", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            simt.trace(kernels.copy, 1, 8, (out, ones(8)))
+    assert not out.any()
+    assert len(simt.trace(kernels.copy, 1, 8, (out, ones(8))).accesses) == 16
+    assert out.all()

@@ -299,3 +299,61 @@ def test_threads_that_fail_an_assertion_come_no_further() -> None:
     (behind,) = [b.number for b in found.basic_blocks if b.kind == "after"]
     came = [int(v["thread"]) for v in found.visits if found.executions[v["execution"]][1] == behind]
     assert sorted(came) == [0, 1, 2]
+
+
+def test_a_loop_over_elements_loads_each_in_its_round_for_all_lanes_at_once() -> None:
+    out = np.zeros(4, np.float32)
+    found = simt.trace(kernels.over_elements, 1, 4, (out, numbers(5), numbers(3)))
+    assert out.tolist() == [6 + 1, 5 + 2, 3 + 1, 4 + 2]  # the first loop and the second
+    loads = [lanes for text, lanes in instructions(found) if text in ("x", "enumerate(y)")]
+    assert loads == [[0, 1, 2, 3]] * 8
+
+
+def test_parts_of_an_expression_are_in_the_order_in_which_they_run() -> None:
+    points = np.zeros(1, [("x", np.float32), ("y", np.float32)])
+    found = simt.trace(kernels.ordered, 1, 1, (np.zeros(1, np.float32), np.float32([0, 1, 2, 3]), points))
+    assert found.faults == ()
+    order = np.lexsort((found.repetitions, found.ranks))
+    assert order.tolist() == list(range(len(found.accesses)))
+    texts = [e.text for e in found.events()]
+    assert texts[:2] == ["x[i]", "x[i + 2]"]
+    assert texts[4:7] == ["points[i32(x[i])].y", "x[i + 3]", "points[i32(x[i])].y"]
+    assert texts[8:] == ["x[i + 1]", "x[i + 2]", "x[i]", "out[i]"]
+
+
+def test_tables_of_one_name_are_told_apart() -> None:
+    found = simt.trace(kernels.two_tables, 1, 2, (np.zeros(2, np.float32),))
+    tables = [array for array in found.arrays if array.scope == "constant"]
+    assert [t.initial.tolist() for t in tables if t.initial is not None] == [[1, 2], [30, 40]]
+    assert [len(list(found.events(array=t.number))) for t in tables] == [2, 2]
+
+
+def test_dates_keep_their_unit() -> None:
+    days = np.array(["2024-02-29", "2024-03-01"], "datetime64[D]")
+    found = simt.trace(kernels.copy, 1, 2, (np.zeros(2, days.dtype), days))
+    assert [e.value for e in found.events(array="x")] == days.tolist()
+    assert str(next(found.events(array="x"))).endswith("reads x[0] == 2024-02-29")
+
+
+def test_a_line_of_another_file_is_told_apart() -> None:
+    found = simt.trace(kernels.copy, 1, 4, (np.zeros(4, np.float32), numbers(4)))
+    line = kernels.copy.py_func.__code__.co_firstlineno + 5
+    assert found.select(line=line).sum() == found.select(line=line, file=found.file).sum() == 8
+    assert not found.select(line=line, file="another.py").any()
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ({"thread": (2, 0)}, r"no thread \(2, 0\): there are \(2, 3, 1\)"),  # not the same as (0, 1)
+        ({"thread": 6}, "no thread 6"),
+        ({"thread": -1}, "no thread -1"),
+        ({"thread": ()}, r"no thread \(\)"),
+        ({"thread": "x"}, "no thread 'x'"),
+        ({"block": (0, 1)}, r"no block \(0, 1\): there are \(2, 1, 1\)"),
+    ],
+)
+def test_a_thread_or_block_that_there_is_not_is_told(which: dict[str, Any], message: str) -> None:
+    found = simt.trace(kernels.copy, 2, (2, 3), (np.zeros(4, np.float32), numbers(4)))
+    with pytest.raises(UserError, match=message):
+        found.select(**which)

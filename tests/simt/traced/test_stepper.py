@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("numba.cuda", reason="kernels are written with numba.cuda: python -m pip install -e '.[gpu]'")
 
 from numba import cuda, float32, int32
+from simt.traced import kernels as traced_kernels
 
 from nanoeuler import simt
 from nanoeuler.errors import UserError
@@ -190,3 +191,11 @@ def test_a_terminal_opens_the_prompt(monkeypatch, stdin, stdout, notebook):
         monkeypatch.setitem(sys.modules, "ipykernel", sys)
     launch()
     assert len(opened) == (stdin and stdout and not notebook)
+
+
+def test_a_local_array_without_a_name_is_shown_in_the_call_that_has_it() -> None:
+    out = np.zeros(3, np.float32)
+    stepper = simt.step(traced_kernels.unnamed, 1, 3, (out, np.arange(3, dtype=np.float32)))
+    np.testing.assert_array_equal(out, [0, 2, 4])
+    assert "iframe" in stepper._repr_html_()
+    assert "could not" not in stepper._repr_html_()

@@ -18,7 +18,6 @@ from nanoeuler.simt.traced.page.prose import prose
 from nanoeuler.simt.traced.page.source import COLUMNS, listings, shown_path
 from nanoeuler.simt.traced.page.summary import advice, count, faults, tiles
 from nanoeuler.simt.traced.part import Traced
-from nanoeuler.simt.traced.pictures.roof import roof
 from nanoeuler.simt.traced.result import Trace
 from nanoeuler.simt.traced.stepper import Stepper
 from nanoeuler.simt.traced.widget import html_fragment
@@ -202,12 +201,7 @@ def _roofline(found: Numbers, card: str | None, suffix: str) -> str:
     if card is None:
         return ""
     one = roofline(found, card)
-    points = [
-        ("every request's sectors", one.moved.intensity, None),
-        ("each sector once", one.distinct.intensity, None),
-    ]
-    picture = roof(points, card=one.card.name, peak_flops=one.peak, bandwidth=one.bandwidth)
-    return folded(f"under the roof of {one.card.name}", unique(picture.svg, suffix), True)
+    return folded(f"under the roof of {one.card.name}", unique(one.picture().svg, suffix), True)
 
 
 def _file(file: str) -> str:
