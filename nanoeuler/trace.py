@@ -57,14 +57,15 @@ def main(arguments: list[str]) -> int:
     if way == "gallery":
         from nanoeuler.trace_gallery import write_gallery
 
-        return write_gallery(Path(options.gallery), options.dtype or "float32", options.card, options.again)
+        how = options.dtype or "float32", options.card, options.again
+        return write_gallery(Path(options.gallery), *how, only=options.name)
     return _script(options, arguments[end + 1 :]) if way == "script" else _ours(options)
 
 
 def _parser() -> Parser:
     parser = Parser(
         prog="python -m nanoeuler.trace",
-        usage="%(prog)s [options] NAME | FILE.py [options] [-- arguments of FILE.py] | --gallery FOLDER",
+        usage="%(prog)s [options] NAME | FILE.py [options] [-- arguments of FILE.py] | --gallery FOLDER [NAME]",
         description=__doc__,
         epilog=EXAMPLES,
         formatter_class=RawDescriptionHelpFormatter,
@@ -85,7 +86,9 @@ def _parser() -> Parser:
     parser.add_argument("--card", metavar="NAME", default=CARD, help=f"the GPU of the roofline; default: {CARD}")
     parser.add_argument("--out", metavar="FILE", type=Path, help="where the page is written; default: trace-NAME.html")
     parser.add_argument("--step", action="store_true", help="step through the launch in the terminal, no report")
-    parser.add_argument("--gallery", metavar="FOLDER", help="a page for every kernel of ours, and index.html")
+    parser.add_argument(
+        "--gallery", metavar="FOLDER", help="a page for every kernel of ours, or of NAME, and index.html"
+    )
     parser.add_argument("--again", action="store_true", help="with --gallery: write pages anew that are up to date")
     parser.add_argument("--list", action="store_true", help="ops and kernels of ours, with the letters of their shapes")
     return parser
@@ -119,10 +122,10 @@ def _lines(text: str) -> range:
 
 def _way(options: Namespace) -> str:
     """Return how it is said what to trace: "gallery", "script" or "ours"."""
-    if (options.name is None) == (options.gallery is None):
-        raise UserError("what to trace? Give an op, a kernel or a script, or --gallery FOLDER; see --help")
     if options.gallery is not None:
         return "gallery"
+    if options.name is None:
+        raise UserError("what to trace? Give an op, a kernel or a script, or --gallery FOLDER; see --help")
     return "script" if options.name.endswith((".py", ".ipynb")) or Path(options.name).exists() else "ours"
 
 

@@ -25,7 +25,7 @@ from nanoeuler.simt.traced.page.source import LOW, percent, short
 from nanoeuler.simt.traced.page.summary import count
 from nanoeuler.simt.traced.page.thumbnail import thumbnail
 from nanoeuler.simt.traced.part import Part, Traced
-from nanoeuler.trace_examples import Example, examples, launches, sizes, trace_launches
+from nanoeuler.trace_examples import Example, examples, launches, resolve, sizes, trace_launches
 
 
 @dataclass
@@ -68,22 +68,27 @@ def _unused(name: str, files: set[str]) -> str:
     return next(file for file in tries if file not in files)
 
 
-def write_gallery(folder: Path, dtype: str, card: str, again: bool) -> int:
+def write_gallery(folder: Path, dtype: str, card: str, again: bool, only: str | None = None) -> int:
     """Write the pages that are missing or older than the sources, and the index; return the command's exit code.
 
+    ``only``: an op or a kernel; of the other pages none is written, and the index has those that are there.
+
     Raises:
-        UserError: a file cannot be written.
+        UserError: a file cannot be written, or there is no such op or kernel.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: give a folder")
     planned = entries(dtype)
+    chosen = None if only is None else resolve(only)[0].address
     how = {"dtype": dtype, "card": card}
-    kept = {} if again else {e.file: s for e in planned if (s := _up_to_date(folder / e.file, how)) is not None}
+    wanted = [e for e in planned if chosen in (None, e.example.address)]
+    kept = {e.file: s for e in planned if (s := _up_to_date(folder / e.file, how)) is not None}
+    missing = [e for e in wanted if again or e.file not in kept]
     rows, new, interrupted = dict(kept), 0, False
     try:
         with _progress() as progress:
-            task = progress.add_task("", total=len(planned), completed=len(kept))
-            for entry, summary in _written(folder, [e for e in planned if e.file not in kept], how):
+            task = progress.add_task("", total=len(wanted), completed=len(wanted) - len(missing))
+            for entry, summary in _written(folder, missing, how):
                 rows[entry.file] = summary
                 new += 1
                 progress.update(task, advance=1, description=entry.kernel)
@@ -95,7 +100,7 @@ def write_gallery(folder: Path, dtype: str, card: str, again: bool) -> int:
     if interrupted:
         print("interrupted: the same command goes on from here", file=sys.stderr)
         return 130
-    faulty = [e.kernel for e in planned if rows[e.file]["faults"]]
+    faulty = [e.kernel for e in wanted if rows[e.file]["faults"]]
     if faulty:
         print(f"kernels with faults: {', '.join(faulty)}")
     return int(bool(faulty))

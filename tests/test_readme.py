@@ -29,6 +29,8 @@ SHORTER = {
     "nanoeuler.generate": ["--tokens", "5"],
     "nanoeuler.gradcheck": ["--op", "residual"],
     "nanoeuler.judge": ["--op", "rope"],
+    "nanoeuler.trace --gallery": ["accumulate"],
+    "nanoeuler.bench trace": ["--steps", "1"],
 }
 #: Commands that .ci/run carries out, or their like, before it comes to the tests.
 SETUP = ("python3 -m venv", ". .venv/bin/activate", "python -m pip install", "tensorboard ")

@@ -140,7 +140,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         ([], "what to trace?"),
-        (["rmsnorm_forward", "--gallery", "x"], "what to trace?"),
+        (["rmsnorm_forwrd", "--gallery", "x"], "no op or kernel 'rmsnorm_forwrd' (did you mean"),
         (["rmsnrom_forward"], "did you mean 'rmsnorm_forward'"),
         (["rmsnorm_forward", "--shape", "X=3"], "has no 'X'; its letters are B (batch)"),
         (["rmsnorm_forward", "--shape", "N=1,C=100000000"], "too much for a trace"),
@@ -339,6 +339,17 @@ def test_a_gallery(capsys: pytest.CaptureFixture[str]) -> None:
     assert "data:image/png;base64," in index
     assert "Ladders" in index
     assert summary_of(Path("pages/accumulate-add.html").read_text())["grid"] == [3, 1, 1]
+
+
+@pytest.mark.usefixtures("two")
+def test_a_gallery_of_one_op_leaves_the_others_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, ["--gallery", "pages", "accumulate"]) == 0
+    assert capsys.readouterr().out == "1 of 2 pages, 1 of them new: pages/index.html\n"
+    assert "1 of 2 pages are still to be written" in Path("pages/index.html").read_text()
+    run_command(main, ["--gallery", "pages"])
+    assert "2 of 2 pages, 1 of them new" in capsys.readouterr().out
+    run_command(main, ["--gallery", "pages", "accumulate:add", "--again"])
+    assert "2 of 2 pages, 1 of them new" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("two")

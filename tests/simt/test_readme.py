@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +36,15 @@ def test_check_prints_what_the_page_says(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, *command[1:]], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.sub(r"\d+\.\d s", "0.0 s", done.stdout) == block("text", "race in kernel total")
+
+
+def test_the_commands_that_trace_run(tmp_path: Path) -> None:
+    shutil.copy(Path(__file__).parent / "scripts" / "vector_add.py", tmp_path / "kernels.py")
+    lines = block("bash", "nanoeuler.trace").splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        words = shlex.split(line)[1:] + (["accumulate"] if "--gallery" in line else [])
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), line
+    pages = {"trace-rmsnorm_forward.html", "trace-kernels.html", "pages/index.html", "pages/accumulate-add.html"}
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.html")} == pages
