@@ -108,7 +108,8 @@ def write_gallery(folder: Path, dtype: str, card: str, again: bool, only: str | 
 
 def _progress() -> Progress:
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _up_to_date(path: Path, how: dict[str, Any]) -> dict[str, Any] | None:

@@ -91,6 +91,25 @@ def coordinates(index: int, shape: tuple[int, int, int]) -> tuple[int, int, int]
     return index % shape[0], index // shape[0] % shape[1], index // (shape[0] * shape[1])
 
 
+def number_of(index: int | tuple[int, ...], shape: tuple[int, int, int], what: Literal["block", "thread"]) -> int:
+    """Return the number of a block in its grid, or of a thread in its block; one given by number stays what it is.
+
+    >>> number_of((1, 0, 1), (3, 2, 2), "thread"), number_of(7, (3, 2, 2), "thread")
+    (7, 7)
+
+    Raises:
+        UserError: there is none such.
+    """
+    given = index if isinstance(index, tuple) else (index,)
+    sizes = shape if isinstance(index, tuple) else (shape[0] * shape[1] * shape[2], 1, 1)
+    whole = 1 <= len(given) <= 3 and all(isinstance(i, (int, np.integer)) for i in given)
+    if not whole or not all(0 <= i < n for i, n in zip(given, sizes, strict=False)):
+        around = "grid" if what == "block" else "block"
+        raise UserError(f"{what} {index} is not in the {around} {shape}: its indices are counted from 0")
+    x, y, z = (*map(int, given), 0, 0)[:3]
+    return x + shape[0] * (y + shape[1] * z)
+
+
 def turns(count: int, order: Order, generator: np.random.Generator) -> Sequence[int]:
     """Return the numbers below ``count`` in the order in which they take their turns."""
     if order == "random":

@@ -8,7 +8,7 @@ import numpy as np
 from nanoeuler.errors import UserError
 from nanoeuler.simt.arguments import bound
 from nanoeuler.simt.checked.execute import collect_faults
-from nanoeuler.simt.launch import WARP_SIZE, Dimensions, Launch, Order, launch_shape
+from nanoeuler.simt.launch import WARP_SIZE, Dimensions, Launch, Order, launch_shape, number_of
 from nanoeuler.simt.source import python_function, read
 from nanoeuler.simt.traced.recorder import Recorder
 from nanoeuler.simt.traced.result import Trace
@@ -80,12 +80,7 @@ def _blocks(chosen: Any, launch: Launch) -> frozenset[int] | None:
 
 
 def _block(index: Any, launch: Launch) -> int:
-    given = tuple(index) if isinstance(index, (tuple, list)) else (index,)
-    x, y, z = (*given, 0, 0, 0)[:3]
-    whole = 1 <= len(given) <= 3 and all(isinstance(i, INTEGER) for i in given)
-    if not whole or not all(0 <= i < n for i, n in zip((x, y, z), launch.grid, strict=True)):
-        raise UserError(f"block {index} is not in the grid {launch.grid}: its indices are counted from 0")
-    number = int(x) + launch.grid[0] * (int(y) + launch.grid[1] * int(z))
+    number = number_of(index, launch.grid, "block")
     if number > MOST_BLOCKS:
         raise UserError(f"block {index} is number {number:,} of its grid, and a trace counts to {MOST_BLOCKS:,}")
     return number

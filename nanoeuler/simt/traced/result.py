@@ -10,7 +10,7 @@ import numpy as np
 
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt.faults import Fault, Position
-from nanoeuler.simt.launch import WARP_SIZE, Launch, coordinates
+from nanoeuler.simt.launch import WARP_SIZE, Launch, coordinates, number_of
 from nanoeuler.simt.source import Source
 from nanoeuler.simt.traced.recorder import (
     ACCESS,
@@ -209,9 +209,9 @@ class Trace:
             there = (file or self.file), line
             fits &= np.isin(a["instruction"], [i.number for i in self.instructions if (i.file, i.line) == there])
         if thread is not None:
-            fits &= a["thread"] == _number("thread", thread, self.launch.block)
+            fits &= a["thread"] == number_of(thread, self.launch.block, "thread")
         if block is not None:
-            fits &= a["block"] == _number("block", block, self.launch.grid)
+            fits &= a["block"] == number_of(block, self.launch.grid, "block")
         if warp is not None:
             fits &= a["thread"] // WARP_SIZE == warp
         if kind is not None:
@@ -328,14 +328,3 @@ class Trace:
     def source_line(self, line: int, file: str | None = None) -> str:
         """Return a line of source, without its end."""
         return linecache.getline(file or self.file, line).rstrip()
-
-
-def _number(what: str, index: int | tuple[int, ...], shape: Position) -> int:
-    """Return the number of a thread or block: x runs fastest."""
-    given = index if isinstance(index, tuple) else (index,)
-    sizes = shape if isinstance(index, tuple) else (shape[0] * shape[1] * shape[2], 1, 1)
-    whole = 1 <= len(given) <= 3 and all(isinstance(i, (int, np.integer)) for i in given)
-    if not whole or not all(0 <= i < n for i, n in zip(given, sizes, strict=False)):
-        raise UserError(f"no {what} {index!r}: there are {shape}, counted from 0")
-    x, y, z = (*map(int, given), 0, 0)[:3]
-    return x + shape[0] * (y + shape[1] * z)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.errors import UserError, nearest
-from nanoeuler.simt.launch import WARP_SIZE, Dimensions, coordinates
+from nanoeuler.simt.launch import WARP_SIZE, Dimensions, number_of
 from nanoeuler.simt.traced.contents import Contents, leaves
 from nanoeuler.simt.traced.execute import trace
 from nanoeuler.simt.traced.recorder import TracedArray
@@ -147,12 +147,7 @@ class Stepper:
         Raises:
             UserError: there is no such thread, or its warp is not followed.
         """
-        size = self.trace.launch.block
-        index = tuple(thread) if isinstance(thread, (tuple, list)) else coordinates(int(thread), size)
-        x, y, z = (*index, 0, 0)[:3]
-        if len(index) > 3 or not all(0 <= i < n for i, n in zip((x, y, z), size, strict=True)):
-            raise UserError(f"there is no thread {thread} in a block of {size}: indices are counted from 0")
-        number = x + size[0] * (y + size[1] * z)
+        number = number_of(thread, self.trace.launch.block, "thread")
         followed = self.trace.warps
         if followed is not None and number // WARP_SIZE not in followed:
             raise UserError(

@@ -20,7 +20,7 @@ import numpy as np
 from nanoeuler.errors import UserError
 from nanoeuler.simt.checked.memory import Record, View
 from nanoeuler.simt.faults import RAISED, UNINITIALISED, Fault
-from nanoeuler.simt.launch import WARP_SIZE
+from nanoeuler.simt.launch import WARP_SIZE, number_of
 from nanoeuler.simt.names import BARRIERS
 from nanoeuler.simt.traced.recorder import BasicBlock, Variable, Wait
 from nanoeuler.simt.traced.result import Trace
@@ -287,8 +287,8 @@ class Steps:
         lines[self._rank] = [cut.line for cuts in self.cuts for cut in cuts]
         for fault in filter(_ends_a_thread, self.trace.faults):
             party, launch = fault.parties[0], self.trace.launch
-            mine = blocks == _number(party.block, launch.grid)
-            mine &= threads == _number(party.thread, launch.block)
+            mine = blocks == number_of(party.block, launch.grid, "block")
+            mine &= threads == number_of(party.thread, launch.block, "thread")
             there = ranks[mine & (lines[ranks] == fault.line)]
             if len(there):
                 lost |= mine & (ranks > there.max())
@@ -327,10 +327,6 @@ def _before(steps: np.ndarray, number: int) -> int:
 def _ends_a_thread(fault: Fault) -> bool:
     unassigned = fault.kind == UNINITIALISED and fault.message.startswith("the variable ")
     return bool(fault.parties) and (fault.kind == RAISED or unassigned)
-
-
-def _number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
-    return index[0] + shape[0] * (index[1] + shape[1] * index[2])
 
 
 def _frames(trace: Trace) -> list[int]:

@@ -345,12 +345,12 @@ def test_a_line_of_another_file_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ({"thread": (2, 0)}, r"no thread \(2, 0\): there are \(2, 3, 1\)"),  # not the same as (0, 1)
-        ({"thread": 6}, "no thread 6"),
-        ({"thread": -1}, "no thread -1"),
-        ({"thread": ()}, r"no thread \(\)"),
-        ({"thread": "x"}, "no thread 'x'"),
-        ({"block": (0, 1)}, r"no block \(0, 1\): there are \(2, 1, 1\)"),
+        ({"thread": (2, 0)}, r"thread \(2, 0\) is not in the block \(2, 3, 1\)"),  # not the same as (0, 1)
+        ({"thread": 6}, "thread 6 is not in"),
+        ({"thread": -1}, "thread -1 is not in"),
+        ({"thread": ()}, r"thread \(\) is not in"),
+        ({"thread": "x"}, "thread x is not in"),
+        ({"block": (0, 1)}, r"block \(0, 1\) is not in the grid \(2, 1, 1\)"),
     ],
 )
 def test_a_thread_or_block_that_there_is_not_is_told(which: dict[str, Any], message: str) -> None:

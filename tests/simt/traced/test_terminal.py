@@ -287,7 +287,7 @@ def test_threads_and_warps(talk):
     assert "thread (0, 14, 0)" in found[3]
     assert found[4] == "there is no warp 8: the block has 0 to 7\n"
     assert found[5] == "give the number of a warp: 0 has threads 0 to 31\n"
-    assert found[6].startswith("there is no thread (16,)")
+    assert found[6].startswith("thread (16,) is not in the block")
     assert found[7].startswith("'x' is no whole number: give a thread's x")
     assert found[8].startswith("give a thread's x")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from nanoeuler.errors import UserError
-from nanoeuler.simt.launch import WARP_SIZE
+from nanoeuler.simt.launch import WARP_SIZE, number_of
 from nanoeuler.simt.traced.pictures.wording import line_name, position, ranges
 from nanoeuler.simt.traced.recorder import ALIGNMENT, Instruction, TracedArray
 from nanoeuler.simt.traced.requests import Requests, requests
@@ -42,15 +42,7 @@ def block_number(trace: Trace, block: Index | None) -> int | None:
     if block is None:
         return None
     grid = trace.launch.grid
-    if isinstance(block, tuple):
-        x, y, z = (*block, 0, 0, 0)[:3]
-        inside = len(block) <= 3 and all(0 <= i < n for i, n in zip((x, y, z), grid, strict=True))
-        number = x + grid[0] * (y + grid[1] * z)
-    else:
-        number = int(block)
-        inside = 0 <= number < trace.launch.blocks
-    if not inside:
-        raise UserError(f"block {block} is not in the grid {grid}: its indices are counted from 0")
+    number = number_of(block, grid, "block")
     if number not in trace.blocks:
         traced = ", ".join(position(n, grid) for n in trace.blocks[:8])
         raise UserError(f"block {block} was not traced; these were: {traced}{', …' * (len(trace.blocks) > 8)}")
