@@ -30,12 +30,23 @@ def stop(thread: Any) -> bool:
     print(f"kernel {thread.block.monitor.kernel}, {where}", file=sys.stderr)
     if chosen or sys.breakpointhook is not sys.__breakpointhook__ or pdb.set_trace.__module__ != "pdb":
         return False
-    Debugger(skip=SKIPPED).set_trace(sys._getframe(1))
+    debugger = Debugger(skip=SKIPPED)
+    _opened.append(debugger)
+    debugger.set_trace(sys._getframe(1))
     return True
 
 
 class Debugger(pdb.Pdb):
-    """Python's debugger, but for the end of a thread that waits at barriers, a generator: `n` there goes on."""
+    """Python's debugger, but that `w` leaves this package's frames out, and `n` goes on at the end of a thread."""
+
+    def get_stack(self, f: Any, t: Any) -> tuple[list[tuple[Any, int]], int]:
+        """Return the frames that `w` shows, and which is the current one."""
+        stack, current = super().get_stack(f, t)
+        shown = [n for n in range(len(stack)) if n == current or not self._ours(stack[n][0])]
+        return [stack[n] for n in shown], shown.index(current) if shown else current
+
+    def _ours(self, frame: Any) -> bool:
+        return str(frame.f_globals.get("__name__", "")).startswith("nanoeuler.simt")
 
     def user_exception(self, frame: Any, exc_info: Any) -> None:
         """Stop at an exception, unless it is the end of a thread, which its caller sees."""
@@ -47,9 +58,18 @@ class Debugger(pdb.Pdb):
 
 def leave() -> None:
     """End the stepping of a debugger that was opened in a kernel, as the launch has ended."""
+    _opened.clear()
     tracing = getattr(sys.gettrace(), "__self__", None)
     if isinstance(tracing, Debugger):
         sys.settrace(None)
+
+
+def was_left() -> bool:
+    """Whether somebody has left the debugger that was opened last in a kernel: `q`, or the end of its input."""
+    return bool(_opened) and _opened[-1].quitting
+
+
+_opened: list[Debugger] = []  # in the launch that runs
 
 
 # What names mean at the prompt --------------------------------------------------------------------------------------

@@ -103,6 +103,10 @@ def _run(body: Body, blocks: bool, monitor: Monitor, arguments: tuple, block_don
         for number in _block_turns(launch, monitor.recorder, generator):
             phase = block(launch, number, phase, monitor, generator, constants).run(body, arguments, blocks)
             block_done()
+    except BdbQuit:
+        if not debugger.was_left():
+            raise  # another debugger's, around all this
+        raise UserError(f"kernel {monitor.kernel} was left at a breakpoint: its arrays are as before it") from None
     finally:
         debugger.leave()
         monitor.settle(shared=False)

@@ -35,6 +35,9 @@ CHUNK = 1 << 15  # records that are kept as Python objects before they become an
 ALIGNMENT = 256  # where cudaMalloc's memory starts (CUDA C++ Programming Guide, "Device Memory Accesses")
 
 
+CHOOSE = "choose less of the launch (blocks=0 is its first block; warps=, lines=), give smaller arrays, or raise limit="
+
+
 class TooLongError(UserError):
     """A trace has become longer than was allowed."""
 
@@ -205,12 +208,14 @@ class TracedBlock(Block):
         """Run all threads to their end, and keep what was recorded even where the launch ends in a fault."""
         self.recorder.begin(self.number)
         try:
-            return super().run(body, arguments, blocks)
+            phase = super().run(body, arguments, blocks)
         finally:
             for thread in self.alive:
                 if thread.waits is not None:
                     self.note(thread, passed=False)
             self.recorder.flush()
+        self.recorder.foresee(self.launch.blocks)
+        return phase
 
     def step(self, thread: Thread, go: Callable[[Thread], Any]) -> Any:
         """Let one thread run until it waits or ends."""
@@ -284,7 +289,7 @@ class Recorder:
         self.dtypes: list[np.dtype] = []
         self.chunks: list[np.ndarray] = []
         self.visit_chunks: list[np.ndarray] = []
-        self.count = self.running = 0
+        self.count = self.running = self.blocks_done = 0
         self._known: dict[tuple, int] = {}
         self._memories: dict[int, int] = {}
         self._buffer: list[tuple] = []  # thread, execution, instruction, array, action, offset, value
@@ -349,9 +354,16 @@ class Recorder:
     def _counted(self, more: int) -> None:
         self.count += more
         if self.count > self.limit:
+            raise TooLongError(f"the trace has more than {self.limit:,} records: {CHOOSE}")
+
+    def foresee(self, blocks: int) -> None:
+        """Give up after the first block, not after minutes, where all of them would make far more than is allowed."""
+        self.blocks_done += 1
+        expected = self.count * (blocks if self.blocks is None else len(self.blocks))
+        if self.blocks_done == 1 and expected > 2 * self.limit:
             raise TooLongError(
-                f"the trace has more than {self.limit:,} records: choose less of the launch (blocks=, warps=, lines=), "
-                "give smaller arrays, or raise limit="
+                f"the first block makes {self.count:,} records, so all would make about {expected:,}; the limit is "
+                f"{self.limit:,}: {CHOOSE}"
             )
 
     def flush(self) -> None:

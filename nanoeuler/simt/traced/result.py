@@ -4,6 +4,7 @@ import functools
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from nanoeuler.simt.traced.recorder import (
 if TYPE_CHECKING:
     from nanoeuler.simt.traced.cards import Roofline
     from nanoeuler.simt.traced.numbers import LineNumbers, Numbers
+    from nanoeuler.simt.traced.pictures.choice import Index, Line
     from nanoeuler.simt.traced.pictures.picture import Picture
+    from nanoeuler.simt.traced.pictures.users import By
 
 ACTIONS = ("reads", "writes", "atomically updates")  # by the kind of an access
 
@@ -295,35 +298,104 @@ class Trace:
 
         return roofline(self, card)
 
-    def grid(self, array: str | int, **options: Any) -> "Picture":
-        """Draw an array, coloured by who touches each element: :func:`nanoeuler.simt.traced.pictures.grid`."""
+    def grid(
+        self,
+        array: str | int,
+        *,
+        by: "By" = "thread",
+        kind: str | None = None,
+        line: "Line | None" = None,
+        block: "Index | None" = None,
+        part: Any = None,
+    ) -> "Picture":
+        """Draw an array, coloured by who touches each element.
+
+        ``by`` "thread", "lane", "warp", "block" or "count"; ``kind`` "read", "write" or "atomic"; ``part`` an index,
+        ``np.s_[:8, :8]``. More: ``help(nanoeuler.simt.traced.pictures.grid)``.
+
+        Raises:
+            UserError: there is no such array, line or block, or the array is too large to be drawn whole.
+        """
         from nanoeuler.simt.traced.pictures.grid import grid
 
-        return grid(self, array, **options)
+        return grid(self, array, by=by, kind=kind, line=line, block=block, part=part)
 
-    def sectors(self, line: int, **options: Any) -> "Picture":
-        """Draw a warp's addresses against 32-byte sectors: :func:`nanoeuler.simt.traced.pictures.sectors`."""
-        from nanoeuler.simt.traced.pictures.sectors import sectors
-
-        return sectors(self, line, **options)
-
-    def banks(self, line: int, **options: Any) -> "Picture":
-        """Draw a warp's words in shared memory's banks: :func:`nanoeuler.simt.traced.pictures.banks`."""
-        from nanoeuler.simt.traced.pictures.banks import banks
-
-        return banks(self, line, **options)
-
-    def timeline(self, **options: Any) -> "Picture":
-        """Draw who runs and who waits at barriers: :func:`nanoeuler.simt.traced.pictures.timeline`."""
-        from nanoeuler.simt.traced.pictures.timeline import timeline
-
-        return timeline(self, **options)
-
-    def animation(self, array: str | int, **options: Any) -> "Picture":
-        """Draw an array over the steps of the launch: :func:`nanoeuler.simt.traced.pictures.animation`."""
+    def animation(
+        self,
+        array: str | int,
+        *,
+        by: "By" = "thread",
+        kind: str | None = None,
+        line: "Line | None" = None,
+        block: "Index | None" = None,
+        part: Any = None,
+    ) -> "Picture":
+        """Draw an array over the steps of the launch. Parameters and errors are those of ``grid``."""
         from nanoeuler.simt.traced.pictures.animation import animation
 
-        return animation(self, array, **options)
+        return animation(self, array, by=by, kind=kind, line=line, block=block, part=part)
+
+    def sectors(
+        self,
+        line: "Line",
+        *,
+        warp: int | None = None,
+        block: "Index | None" = None,
+        nth: int = 0,
+        array: str | int | None = None,
+    ) -> "Picture":
+        """Draw which bytes of global memory a warp asks for on a line, and which sectors of 32 bytes that takes.
+
+        It is the first warp that comes there, of the first block, the ``nth`` time, unless others are named; of an
+        ``array`` only, where the line has several accesses.
+
+        Raises:
+            UserError: the line has no access to global memory, or not by this warp, or not so often.
+        """
+        from nanoeuler.simt.traced.pictures.sectors import sectors
+
+        return sectors(self, line, warp=warp, block=block, nth=nth, array=array)
+
+    def banks(
+        self,
+        line: "Line",
+        *,
+        warp: int | None = None,
+        block: "Index | None" = None,
+        nth: int = 0,
+        array: str | int | None = None,
+    ) -> "Picture":
+        """Draw which words of shared memory a warp wants on a line, bank by bank. Parameters are those of ``sectors``.
+
+        Raises:
+            UserError: the line has no access to shared memory, or not by this warp, or not so often.
+        """
+        from nanoeuler.simt.traced.pictures.banks import banks
+
+        return banks(self, line, warp=warp, block=block, nth=nth, array=array)
+
+    def timeline(self, block: "Index | None" = None) -> "Picture":
+        """Draw who runs and who waits at barriers, in a block: the first unless another is named.
+
+        Raises:
+            UserError: there is no such block, or it was not traced.
+        """
+        from nanoeuler.simt.traced.pictures.timeline import timeline
+
+        return timeline(self, block)
+
+    def save(self, path: str | Path, *, card: str | None = None) -> None:
+        """Write one page to open in a browser: numbers by the source, pictures, and the launch to step through.
+
+        The launch can be stepped through where it was traced with ``variables=True``. With the name of a card the page
+        has its roofline. The file is written whole or not at all.
+
+        Raises:
+            UserError: there is no such card, or the file cannot be written.
+        """
+        from nanoeuler.simt.traced.page import save_page
+
+        save_page(Path(path), self, title=self.kernel, card=card)
 
     def source_line(self, line: int, file: str | None = None) -> str:
         """Return a line of source, without its end."""

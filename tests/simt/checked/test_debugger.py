@@ -137,7 +137,8 @@ def test_it_stops_under_pytest_whose_debugger_gives_the_terminal_back(tmp_path: 
 def test_to_quit_ends_the_launch_and_leaves_arrays_as_they_were(tmp_path: Path) -> None:
     done = debugged(tmp_path, CHECKED, "q\n")
     assert done.stdout.splitlines()[-1].endswith("out [0. 0. 0. 0.]")
-    assert "BdbQuit" in done.stderr
+    assert "UserError: kernel backwards was left at a breakpoint: its arrays are as before it" in done.stderr
+    assert "BdbQuit" not in done.stderr
     assert done.returncode == 1
 
 
@@ -178,3 +179,11 @@ def test_native_code_and_expressions_refuse_it_with_the_line() -> None:
         simt.run(stops, 1, 4, (np.zeros(4, np.float32),))
     with pytest.raises(simt.UnsupportedError, match=r"breakpoint\(\) within an expression"):
         simt.run(stops_within, 1, 4, (np.zeros(4, np.float32),), executor="checked")
+
+
+def test_where_shows_the_kernel_and_the_script_alone(tmp_path: Path) -> None:
+    done = debugged(tmp_path, CHECKED, "s\ns\nw\nc\n")
+    stack = done.stdout[done.stdout.rindex("<module>") :]
+    assert "backwards()" in stack
+    assert "times()" in stack
+    assert str(Path(simt.__file__).parent) not in done.stdout

@@ -79,7 +79,7 @@ def test_only_chosen_lines_are_recorded() -> None:
 
 def test_a_trace_that_is_too_long_says_what_to_choose_and_changes_nothing() -> None:
     out = np.zeros(64, np.float32)
-    with pytest.raises(UserError, match=r"more than 20 records: choose less of the launch \(blocks=, warps=, lines=\)"):
+    with pytest.raises(UserError, match=r"more than 20 records: choose less of the launch \(blocks=0 is its first"):
         simt.trace(kernels.copy, 1, 64, (out, ones(64)), limit=20)
     assert not out.any()
 
@@ -176,3 +176,13 @@ def test_an_interrupted_trace_leaves_arrays_as_they_were_and_the_next_one_runs(m
     assert not out.any()
     assert len(simt.trace(kernels.copy, 1, 8, (out, ones(8))).accesses) == 16
     assert out.all()
+
+
+def test_a_launch_that_would_be_far_too_long_is_given_up_after_its_first_block() -> None:
+    out, x = np.zeros(64 * 100, np.float32), ones(64 * 100)
+    with pytest.raises(
+        UserError, match=r"the first block makes (\d+) records, so all would make about \1\d\d; the limit is 999"
+    ):
+        simt.trace(kernels.copy, 100, 64, (out, x), limit=999)
+    assert not out.any()
+    assert len(simt.trace(kernels.copy, 100, 64, (out, x), limit=999, blocks=3).accesses) == 128

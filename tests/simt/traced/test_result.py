@@ -1,6 +1,9 @@
 """What a trace holds: values, order, warp instructions and executions, against what can be counted by hand."""
 
+import importlib
+import inspect
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from simt.traced import kernels
 
 from nanoeuler import simt
 from nanoeuler.errors import UserError
+from nanoeuler.simt.traced.page.document import NO_STEPS
 
 
 def numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:
@@ -357,3 +361,24 @@ def test_a_thread_or_block_that_there_is_not_is_told(which: dict[str, Any], mess
     found = simt.trace(kernels.copy, 2, (2, 3), (np.zeros(4, np.float32), numbers(4)))
     with pytest.raises(UserError, match=message):
         found.select(**which)
+
+
+@pytest.mark.parametrize("name", ["grid", "animation", "sectors", "banks", "timeline"])
+def test_pictures_take_the_options_of_their_functions(name: str) -> None:
+    function = getattr(importlib.import_module(f"nanoeuler.simt.traced.pictures.{name}"), name)
+
+    def parameters(of: Any) -> list[tuple[str, Any, Any]]:
+        return [(p.name, p.kind, p.default) for p in list(inspect.signature(of).parameters.values())[1:]]
+
+    assert parameters(getattr(simt.Trace, name)) == parameters(function)
+
+
+def test_a_trace_saves_a_page(tmp_path: Path) -> None:
+    args = np.zeros((4, 4), np.float32), numbers(4, 4), numbers(4, 4)
+    simt.trace(kernels.product, 1, (4, 4), args).save(tmp_path / "one.html", card="T4")
+    text = (tmp_path / "one.html").read_text()
+    assert "ta[ty, k]" in text
+    assert "T4" in text
+    assert NO_STEPS in text
+    simt.trace(kernels.product, 1, (4, 4), args, variables=True).save(tmp_path / "two.html")
+    assert NO_STEPS not in (tmp_path / "two.html").read_text()
