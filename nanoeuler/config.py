@@ -323,7 +323,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             word = unknown[0].partition("=")[0]
             known = [option for action in self._actions for option in action.option_strings]
-            raise UserError(f"unknown option '{word}'{nearest(word, known)}; see --help")
+            raise UserError(f"unknown option '{word}'{nearest(word, known, 0.7)}; see --help")  # all begin with --
         return options
 
     def error(self, message: str) -> Any:

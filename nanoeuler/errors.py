@@ -11,13 +11,13 @@ class UserError(Exception):
     """Something the user can mend. Its message says what is wrong, where, and what to do; no traceback is shown."""
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
+def nearest(word: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
     """Return a hint such as ``" (did you mean 'cosine'?)"``, or ``""`` when nothing is close.
 
     >>> nearest("cosin", ["cosine", "linear"])
     " (did you mean 'cosine'?)"
     """
-    close = get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    close = get_close_matches(word, list(choices), n=1, cutoff=cutoff)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 

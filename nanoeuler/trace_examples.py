@@ -55,11 +55,15 @@ class Example:
     about: str = ""  # of a version of a ladder: its idea
 
     @property
-    def title(self) -> str:
-        """The function and its case, with the module if it is a version of a ladder."""
+    def label(self) -> str:
+        """The function, with the module if it is a version of a ladder."""
         short = self.module.removeprefix("nanoeuler.gpu.")
-        name = f"{short}.{self.name}" if short.startswith("ladder.") else self.name
-        return f"{name}, {self.bench.case}" if self.bench.case else name
+        return f"{short}.{self.name}" if short.startswith("ladder.") else self.name
+
+    @property
+    def title(self) -> str:
+        """The label and the case."""
+        return f"{self.label}, {self.bench.case}" if self.bench.case else self.label
 
     @property
     def address(self) -> str:
@@ -103,19 +107,22 @@ def examples() -> tuple[Example, ...]:
 # Sizes ----------------------------------------------------------------------------------------------------------------
 
 
+#: What the letters of shapes mean.
+MEANINGS = {
+    "B": "batch", "T": "sequence", "C": "channels", "H": "query heads", "K": "key/value heads",
+    "F": "feed-forward", "V": "vocabulary", "P": "parameters", "N": "B T", "D": "C / H",
+}  # fmt: skip
+
+
 def letters_of(example: Example) -> dict[str, str]:
     """Return the letters that an example's shapes are made of, and what each is."""
-    about = {
-        "B": "batch", "T": "sequence", "C": "channels", "H": "query heads", "K": "key/value heads",
-        "F": "feed-forward", "V": "vocabulary", "P": "parameters", "N": "B T", "D": "C / H",
-    }  # fmt: skip
     words = _words(example.bench)
     if {"tokens", "targets"} & set(example.bench.shapes):
         words.add("V")
     letters = {word.strip("2/") for word in words}  # of 2F and D/2
     letters |= {"B", "T"} if "N" in letters else set()
     letters |= {"C", "H"} if "D" in letters else set()
-    return {letter: meaning for letter, meaning in about.items() if letter in letters}
+    return {letter: meaning for letter, meaning in MEANINGS.items() if letter in letters}
 
 
 def _words(bench: OpBench) -> set[str]:
@@ -276,6 +283,24 @@ def kernels() -> dict[str, tuple[Example, ...]]:
     return {a: tuple(sorted(e, key=lambda e: e.module != a.split(":")[0])) for a, e in found.items()}
 
 
+@functools.cache
+def _known() -> dict[str, tuple[Example, str | None]]:
+    """Return by address each example, the first of several cases, and what launches each kernel, with its address."""
+    known: dict[str, tuple[Example, str | None]] = {}
+    for example in examples():
+        known.setdefault(example.address, (example, None))
+    for address, launching in kernels().items():
+        known.setdefault(address, (launching[0], address))
+    return known
+
+
+def short_name(address: str) -> str:
+    """Return the name of an op or a kernel, with its module's where another module has the same name."""
+    module, name = address.split(":")
+    alone = sum(other.endswith(f":{name}") for other in _known()) == 1
+    return name if alone else f"{module.removeprefix('nanoeuler.gpu.')}.{name}"
+
+
 def resolve(target: str) -> tuple[Example, str | None]:
     """Return the example that a name means, and the address of the kernel if it names one.
 
@@ -285,11 +310,7 @@ def resolve(target: str) -> tuple[Example, str | None]:
     Raises:
         UserError: there is none, or there are several.
     """
-    known: dict[str, tuple[Example, str | None]] = {}
-    for example in examples():
-        known.setdefault(example.address, (example, None))
-    for address, launching in kernels().items():
-        known.setdefault(address, (launching[0], address))
+    known = _known()
     fitting = [address for address in known if address == target or address.endswith((f":{target}", f".{target}"))]
     if len(fitting) == 1:
         return known[fitting[0]]
@@ -301,7 +322,12 @@ def resolve(target: str) -> tuple[Example, str | None]:
 def _hint(target: str, known: list[str]) -> str:
     """Return what may have been meant: something of the module that is named, else the nearest name of all."""
     module, _, name = target.rpartition(":")
-    names = [address.split(":")[1] for address in known if module and address.split(":")[0].endswith(module)]
-    if names:
-        return nearest(name, names) or f": {module} has {', '.join(names)}"
+    modules: dict[str, list[str]] = {}
+    for address in known:
+        there, of_module = address.split(":")
+        if f".{there}".endswith(f".{module or name}"):
+            modules.setdefault(there, []).append(of_module)
+    if modules:
+        close = nearest(name, [n for names in modules.values() for n in names]) if module else ""
+        return close or ": " + "; ".join(f"{there} has {', '.join(names)}" for there, names in modules.items())
     return nearest(target, [*known, *(address.split(":")[1] for address in known)])

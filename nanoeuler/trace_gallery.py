@@ -15,14 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import nanoeuler
-from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
 from nanoeuler.simt.traced.numbers import numbers
 from nanoeuler.simt.traced.page import page, summary_of
 from nanoeuler.simt.traced.page.document import document
-from nanoeuler.simt.traced.page.html import element, words
+from nanoeuler.simt.traced.page.html import element, share_of, words
 from nanoeuler.simt.traced.page.source import LOW, percent, short
-from nanoeuler.simt.traced.page.summary import count
+from nanoeuler.simt.traced.page.summary import dimensions, warning
 from nanoeuler.simt.traced.page.thumbnail import thumbnail
 from nanoeuler.simt.traced.part import Part, Traced
 from nanoeuler.trace_examples import Example, examples, launches, resolve, sizes, trace_launches
@@ -36,7 +35,15 @@ class Entry:
     kernel: str
     example: Example
     launch: int
-    also: list[str] = field(default_factory=list)  # other examples that launch the same kernel
+    also: list[Example] = field(default_factory=list)  # others that launch the same kernel
+
+    @property
+    def launched_by(self) -> str:
+        """The ops that launch the kernel, each with its cases: "linear_forward (feed-forward; head)"."""
+        cases: dict[str, list[str]] = {}
+        for example in (self.example, *self.also):
+            cases.setdefault(example.label, []).extend([example.bench.case] if example.bench.case else [])
+        return ", ".join(f"{op} ({'; '.join(of_op)})" if of_op else op for op, of_op in cases.items())
 
 
 def entries(dtype: str = "float32") -> list[Entry]:
@@ -49,8 +56,8 @@ def entries(dtype: str = "float32") -> list[Entry]:
         for number, each in enumerate(launches(example, sizes(example), dtype)):
             known = found.get(id(each.kernel))
             if known is not None:
-                if known.example is not example and example.title not in known.also:
-                    known.also.append(example.title)
+                if example not in (known.example, *known.also):
+                    known.also.append(example)
                 continue
             kernel = each.kernel.py_func.__name__
             file = _unused(f"{_slug(example.title)}-{kernel}", files)
@@ -76,8 +83,6 @@ def write_gallery(folder: Path, dtype: str, card: str, again: bool, only: str | 
     Raises:
         UserError: a file cannot be written, or there is no such op or kernel.
     """
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file: give a folder")
     planned = entries(dtype)
     chosen = None if only is None else resolve(only)[0].address
     how = {"dtype": dtype, "card": card}
@@ -201,24 +206,19 @@ def _table(name: str, rows: list[tuple[Entry, dict[str, Any]]]) -> str:
 def _row(entry: Entry, s: dict[str, Any]) -> str:
     image = element("img", src=s["image"], alt=s["shown"], title=s["shown"]) if s["image"] else ""
     link = element("a", element("code", words(entry.kernel)), href=entry.file)
-    fault = element("strong", words(f" ▲ {count(s['faults'], 'fault')}"), class_="warning") if s["faults"] else ""
     about = element("small", words(entry.example.about)) if entry.example.about else ""
     cells = [
-        _number("grid", " × ".join(map(str, _short(s["grid"])))),
-        _number("block", " × ".join(map(str, _short(s["block"])))),
+        _number("grid", dimensions(s["grid"])),
+        _number("block", dimensions(s["block"])),
         *(_number(name, *_share(s[name]), mark=s[name] is not None and s[name] < LOW) for name in ("lanes", "used")),
         _number("conflicts", "" if s["conflicts"] is None else f"{s['conflicts']:,}", mark=s["ways"] >= 2),
         _number("again", *_share(s["again"])),
         _number("FLOP/byte", "" if s["intensity"] is None else short(s["intensity"])),
     ]
     return element(
-        "tr", element("td", image, class_="image"), element("th", link, fault, scope="row"),
-        element("td", words(", ".join([entry.example.title, *entry.also])), about, class_="by"), *cells,
+        "tr", element("td", image, class_="image"), element("th", link, warning(s["faults"]), scope="row"),
+        element("td", words(entry.launched_by), about, class_="by"), *cells,
     )  # fmt: skip
-
-
-def _short(sizes: list[int]) -> list[int]:
-    return sizes[: max((n for n, size in enumerate(sizes, 1) if size > 1), default=1)]
 
 
 def _share(share: float | None) -> tuple[str, float | None]:
@@ -228,5 +228,4 @@ def _share(share: float | None) -> tuple[str, float | None]:
 def _number(name: str, text: str, share: float | None = None, mark: bool = False) -> str:
     """Return a cell; ``name`` stands before it where there is no room for columns."""
     abbr = element("abbr", "▲", title="worth a look") if mark else ""
-    bar = None if share is None else f"--share:{min(1, max(0, share)):.3f}"
-    return element("td", words(text), abbr, class_="n", data_label=name if text else None, style=bar)
+    return element("td", words(text), abbr, class_="n", data_label=name if text else None, style=share_of(share))

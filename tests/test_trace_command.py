@@ -136,11 +136,56 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"nanoeuler.gpu.rmsnorm:rmsnorm_backward +│ B T C N +│ normalise_rows_backward, sum_columns", out)
 
 
+def test_part_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, ["--list", "Rope"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"nanoeuler\S+", out) == ["nanoeuler.gpu.rope:rope_forward", "nanoeuler.gpu.rope:rope_backward"]
+    assert "letters: B batch, T sequence, C channels, H query heads, D = C / H; those" in out
+
+
+def test_a_file_that_is_no_script_does_not_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, [write("print('it runs')", "x.txt")]) == 2
+    captured = capsys.readouterr()
+    assert "x.txt is no op or kernel of ours, and no script: a script ends in .py" in captured.err
+    assert "it runs" not in captured.out
+
+
+def test_an_op_is_found_where_a_file_has_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    write("", "accumulate")
+    assert run_command(main, ["accumulate"]) == 0
+    assert "page: trace-accumulate.html" in capsys.readouterr().out
+
+
+def test_versions_of_one_name_have_pages_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, ["ladder.rmsnorm:run_thread_per_row"]) == 0
+    assert "page: trace-ladder.rmsnorm.run_thread_per_row.html" in capsys.readouterr().out
+
+
+def test_the_source_has_the_width_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = {}
+    for columns in (60, 120, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run_command(main, ["fill"]) == 0
+        rows = [line for line in capsys.readouterr().out.splitlines() if " | " in line]
+        longest[columns] = max(map(len, rows))
+    assert longest[60] == longest[120] <= 120
+    assert any(line.endswith("...") for line in rows) == (longest[200] == 200)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "what to trace?"),
         (["rmsnorm_forwrd", "--gallery", "x"], "no op or kernel 'rmsnorm_forwrd' (did you mean"),
+        (["rmsnorm_forward", "--exit"], "unknown option '--exit'; see --help"),
+        (["rmsnorm_forward", "--lines", "4000-5000"], "nothing that runs is there: normalise_rows is on lines "),
+        (["rmsnorm_forward", "--out", "p.pdf"], "p.pdf is to be a page for a browser"),
+        (["rmsnorm_forward", "--step", "--out", "p.html"], "--out does not go with --step"),
+        (["rmsnorm_forward", "--step", "--lines", "1-60"], "--lines does not go with --step"),
+        (["rmsnorm"], "nanoeuler.gpu.rmsnorm has rmsnorm_forward, rmsnorm_backward, normalise_rows"),
+        (["--list", "quaternion"], "nothing of ours has 'quaternion' in its name"),
         (["rmsnrom_forward"], "did you mean 'rmsnorm_forward'"),
         (["rmsnorm_forward", "--shape", "X=3"], "has no 'X'; its letters are B (batch)"),
         (["rmsnorm_forward", "--shape", "N=1,C=100000000"], "too much for a trace"),
@@ -200,6 +245,13 @@ def test_a_page_that_cannot_be_written(capsys: pytest.CaptureFixture[str], folde
     assert [p.name for p in folder.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize("out", ["", ".", "/"])
+def test_a_page_needs_a_name(capsys: pytest.CaptureFixture[str], folder: Path, out: str) -> None:
+    assert run_command(main, ["accumulate", "--out", out]) == 2
+    assert f"'{out}' is a folder: give a file" in capsys.readouterr().err
+    assert not list(folder.iterdir())
+
+
 def test_without_numba(capsys: pytest.CaptureFixture[str]) -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
@@ -237,6 +289,14 @@ def test_a_script(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert str(folder) not in page
 
 
+def test_a_function_of_one_line_is_listed_too(capsys: pytest.CaptureFixture[str]) -> None:
+    head, kernel = SCRIPT.split("@cuda.jit", 1)
+    function = "@cuda.jit(device=True)\ndef twice(v): return v + v\n\n"
+    name = write(f"{head}{function}@cuda.jit{kernel}".replace("x[i] + y[i]", "twice(x[i])"))
+    assert run_command(main, [name]) == 0
+    assert "<code>twice</code> called, script.py, line 8" in Path("trace-script.html").read_text()
+
+
 def test_two_runs_write_the_same_page() -> None:
     """Also where Python orders sets otherwise."""
     name, pages = write(SCRIPT), []
@@ -253,7 +313,67 @@ def test_the_kernel_and_the_launch_of_a_script(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert "double (" not in out
     assert "loads again" not in out  # as in the first, which adds x to x
-    assert out.splitlines()[-2:] == ["sum 9800.0 ['50', 'x']", "page: p.html"]
+    assert "launch 2 of add (--launch N takes another)\n" in out
+    assert out.splitlines()[-3:] == ["sum 9800.0 ['50', 'x']", "launched: add 3 times, double once", "page: p.html"]
+
+
+def test_pages_of_other_kernels_and_launches_have_other_names(folder: Path) -> None:
+    name = write(SCRIPT)
+    for options in (["--kernel", "add"], ["--kernel", "double"], ["--kernel", "add", "--launch", "2"], []):
+        assert run_command(main, [name, *options]) == 0
+    pages = sorted(path.name for path in folder.glob("*.html"))
+    assert pages == [
+        *("trace-script-add-launch-2.html", "trace-script-add.html", "trace-script-double.html", "trace-script.html"),
+    ]
+
+
+def test_the_columns_are_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, [write(SCRIPT)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("times: how often a warp came to the line.") == 1
+    assert out.count(" line   times lanes ") == 2
+
+
+def test_lines_choose_the_kernels_of_a_script(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, [write(SCRIPT), "--lines", "14-17"]) == 0
+    out = capsys.readouterr().out
+    assert "double (script.py:14)" in out
+    assert "add (script.py" not in out
+
+
+STOPPING = SCRIPT.replace(
+    "    if i < out.size:", "    if i == 5:\n        breakpoint()\n        print('here')\n    if i < out.size:"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "heard"),
+    [([], 1), (["--launch", "2", "--kernel", "add"], 1), (["--block", "0"], 1), (["--block", "1"], 0), (["--step"], 1)],
+)
+def test_a_breakpoint_stops_once_for_a_launch(
+    options: list[str], heard: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the kernel runs for a page, and in no launch that is not traced."""
+    stops: list[str] = []
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(sys, "breakpointhook", lambda: stops.append(sys._getframe(1).f_code.co_name))
+    assert run_command(main, [write(STOPPING), "--kernel", "add", *options]) == 0
+    assert stops == ["add"] * heard
+    monkeypatch.undo()
+    assert sys.breakpointhook.__name__ != "<lambda>"
+
+
+def test_what_a_kernel_prints_is_read_once_for_a_launch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(main, [write(STOPPING.replace("breakpoint()", "pass").replace("(3)", "(1)"))]) == 0
+    assert capsys.readouterr().out.splitlines().count("here") == 1
+
+
+def test_a_breakpoint_stops_once_where_a_launch_turns_out_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    stops: list[int] = []
+    monkeypatch.setattr("nanoeuler.simt.traced.part.FEW", 200)
+    monkeypatch.setattr(sys, "breakpointhook", lambda: stops.append(1))
+    assert run_command(main, [write(STOPPING), "--kernel", "add"]) == 0
+    assert len(stops) == 1
 
 
 def test_of_a_large_launch_of_a_script_a_block_is_traced_and_all_of_it_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,7 +391,7 @@ def test_a_fault_is_told_first_and_is_exit_code_1(capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert "FAULT" in out
     assert "out of bounds" in out
-    page = Path("trace-script.html").read_text()
+    page = Path("trace-script-add.html").read_text()
     assert page.index('role="alert"') < page.index('class="tiles"')
 
 
@@ -292,6 +412,18 @@ def test_a_script_that_fails_still_gives_its_page(capsys: pytest.CaptureFixture[
         (SCRIPT, ["--kernel", "add", "--launch", "4"], "--launch 4: add was launched 3 times"),
         (SCRIPT, ["--launch", "9"], "no kernel was launched 9 times: at most 3"),
         (SCRIPT, ["--launch", "0"], "'0' is no number from 1"),
+        (
+            SCRIPT,
+            ["--lines", "400-500"],
+            "--lines 400-500: nothing that runs is there: add is on lines 7-12; double is",
+        ),
+        (
+            SCRIPT,
+            ["--out", "page.txt"],
+            "--out: page.txt is to be a page for a browser: give a name that ends in .html",
+        ),
+        (SCRIPT, ["--out", "script.py/p.html"], "cannot write it: script.py is a file: give a folder"),
+        (SCRIPT, ["--gallery", "pages"], "--gallery takes an op or a kernel of ours"),
         (SCRIPT, ["--block", "7"], "script.py:25: block (7,) is not in the grid (2, 1, 1)"),
         (SCRIPT, ["--kernel", "add", "--warp", "1"], "script.py:25: warp 1 is not in a block of 32 threads"),
         (SCRIPT, ["40"], "unknown option '40'; see --help"),
@@ -305,8 +437,11 @@ def test_mistakes_with_scripts(
     text: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(main, [write(text), *arguments]) == 2
-    assert message in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "--out" not in arguments or not captured.out  # nothing has run
     assert not Path("trace-script.html").exists()
+    assert not Path("pages").exists()
 
 
 def test_stepping_through_a_script(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,6 +539,13 @@ def test_a_gallery_has_a_page_for_every_kernel_and_variant() -> None:
     assert {address.split(":")[1] for address in trace_examples.kernels()} == shown
     assert sum(e.kernel == "product" for e in found) >= 3  # its operands are turned in three ways
     assert not any(e.example.about for e in trace_gallery.entries("bf16"))
+
+
+def test_the_index_says_which_ops_launch_a_kernel() -> None:
+    told = {entry.launched_by for entry in trace_gallery.entries()}
+    assert "copy (heads)" in told
+    assert any(text.startswith("linear_forward (feed-forward; head)") for text in told)
+    assert any(text.startswith("rmsnorm_backward, layernorm_backward, ") for text in told)
 
 
 def test_a_gallery_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -205,7 +205,7 @@ class Monitor:
     tell: Callable[[faults.Fault], None] = lambda fault: None  # called with each fault, at once
     recorder: Any = None  # takes every access, where the launch is traced (simt/traced/recorder.py)
     found: list[faults.Fault] = field(default_factory=list)
-    reported: set[tuple[str, Place | None]] = field(default_factory=set)
+    reported: set[tuple] = field(default_factory=set)  # what makes two faults the same
 
     def __post_init__(self) -> None:
         self.thread = VectorClock(0, 0, 0)
@@ -235,7 +235,7 @@ class Monitor:
         array: str | None = None,
         index: tuple[int, ...] | None = None,
     ) -> None:
-        """Keep a fault, unless its kind was found at that line before.
+        """Keep a fault, unless its kind was found at that line before, or as a race of the same two lines.
 
         Raises:
             Stopped: there are as many as were asked for.
@@ -245,9 +245,13 @@ class Monitor:
 
     def keep(self, fault: faults.Fault, place: Place | None) -> None:
         """Keep a fault, as ``report`` does."""
-        if (fault.kind, place) in self.reported:
+        keys: set[tuple] = {(fault.kind, place)}
+        if fault.kind in (faults.RACE, faults.RACE_BETWEEN_BLOCKS):  # the same, whichever line came first
+            lines = frozenset((party.file or fault.file, party.line) for party in fault.parties)
+            keys.add((fault.kind, fault.array, lines))
+        if keys & self.reported:
             return
-        self.reported.add((fault.kind, place))
+        self.reported |= keys
         self.found.append(fault)
         self.tell(fault)
         if len(self.found) >= self.limit:

@@ -99,7 +99,10 @@ def made(
 ) -> Callable:
     """Return the function made of ``source``, and of those that it calls where they are not yet ``known``."""
     writer = write(source, casts)
-    code = compile(ast.fix_missing_locations(ast.Module([writer.function()], [])), source.file, "exec")
+    try:
+        code = compile(ast.fix_missing_locations(ast.Module([writer.function()], [])), source.file, "exec")
+    except RecursionError:
+        raise unsupported(writer.at, source.file, "an expression so deep", "split it over several lines") from None
     exec(code, writer.namespace)
     function = known[source.function] = writer.namespace[source.tree.name]
     for name, target in writer.devices.items():
@@ -137,6 +140,7 @@ class Writer:
     def __init__(self, source: Source, casts: Casts | None = None) -> None:
         self.source, self.casts = source, casts or {}
         self.stands_in = stands_in(source.function)
+        self.at: ast.AST = source.tree  # the statement that is being rewritten
         self.namespace: dict[str, Any] = debugger.names_at_the_prompt(source)
         self.namespace |= {KERNEL: not self.stands_in, "__builtins__": builtins}
         self.devices: dict[str, FunctionType] = {}
@@ -218,6 +222,7 @@ class Writer:
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         """Return what one statement becomes."""
+        self.at = node
         made = getattr(self, f"do_{type(node).__name__.lower()}")(node)
         return [at_place(m, node) for m in (made if isinstance(made, list) else [made])]
 

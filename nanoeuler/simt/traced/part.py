@@ -1,6 +1,10 @@
 """Which part of a launch is traced: all of a small one, the first block of a large one, or what was asked for."""
 
-from collections.abc import Callable
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +12,7 @@ import numpy as np
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt.launch import WARP_SIZE, Dimensions, Launch, coordinates, launch_shape
+from nanoeuler.simt.source import Source, read
 from nanoeuler.simt.traced.execute import trace
 from nanoeuler.simt.traced.recorder import TooLongError
 from nanoeuler.simt.traced.result import Trace
@@ -26,6 +31,37 @@ class Part:
     block: Index | None = None
     warp: int | None = None
     lines: range | None = None
+
+    def has(self, kernel: Any) -> bool:
+        """Whether any of the lines are a kernel's, or those of a function in its file that it calls."""
+        lines = self.lines
+        return lines is None or any(r.start < lines.stop and lines.start < r.stop for r in lines_of(kernel))
+
+    def elsewhere(self, kernels: list[Any]) -> UserError:
+        """Return what to say where the lines are none of these kernels'."""
+        first, last = (self.lines.start, self.lines.stop - 1) if self.lines else (0, 0)
+        told = dict.fromkeys(f"{k.py_func.__name__} is on {_ranges(lines_of(k))}" for k in kernels)
+        return UserError(f"--lines {first}-{last}: nothing that runs is there: {'; '.join(told)}")
+
+
+def lines_of(kernel: Any) -> list[range]:
+    """Return the lines that a kernel is on, and those of the functions in its file that it calls.
+
+    Raises:
+        UnsupportedError: it has no source that can be followed.
+    """
+    source = read(kernel)
+    return [_lines(each) for each in source.everything() if each.file == source.file]
+
+
+def _lines(source: Source) -> range:
+    first = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
+    return range(first, (source.tree.end_lineno or first) + 1)
+
+
+def _ranges(lines: list[range]) -> str:
+    own, *called = [f"{r.start}-{r.stop - 1}" for r in lines]
+    return f"lines {own}" + (f", what it calls on {', '.join(called)}" if called else "")
 
 
 @dataclass(frozen=True)
@@ -50,7 +86,7 @@ def trace_part(
     """Trace part of a launch.
 
     Afterwards the arrays are as the whole launch leaves them, where ``whole`` is given: it runs the launch, if not all
-    of its blocks have run in the trace.
+    of its blocks have run in the trace. ``breakpoint()`` stops in the trace alone, however often the kernel runs.
 
     Raises:
         UserError: the part is too large, or there is none such.
@@ -58,13 +94,30 @@ def trace_part(
     launch = launch_shape(grid, block, shared_bytes)
     kept = [(a, a.copy()) for a in args if isinstance(a, np.ndarray) and a.flags.writeable]
     how: dict[str, Any] = {"warps": part.warp, "shared_bytes": shared_bytes}
-    steps = _stepping(lambda **more: trace(kernel, grid, block, args, **how | more), launch, part)
+    with without_breakpoints(), redirect_stdout(io.StringIO()):  # what a kernel prints is to be read once
+        steps = _stepping(lambda **more: trace(kernel, grid, block, args, **how | more), launch, part)
     _restore(kept)
     found = _recorded(lambda **more: trace(kernel, grid, block, args, **how | more), launch, part)
     if whole is not None and len(found.blocks) < launch.blocks:
         _restore(kept)
-        whole()
+        with without_breakpoints():
+            whole()
     return Traced(found, _words(found, part), steps)
+
+
+@contextmanager
+def without_breakpoints() -> Iterator[None]:
+    """Let no ``breakpoint()`` stop, in a run that is another of the same launch, or of one that is not traced."""
+    hook, chosen = sys.breakpointhook, os.environ.get("PYTHONBREAKPOINT")
+    sys.breakpointhook, os.environ["PYTHONBREAKPOINT"] = sys.__breakpointhook__, "0"
+    try:
+        yield
+    finally:
+        sys.breakpointhook = hook
+        if chosen is None:
+            del os.environ["PYTHONBREAKPOINT"]
+        else:
+            os.environ["PYTHONBREAKPOINT"] = chosen
 
 
 def _restore(kept: list[tuple[np.ndarray, np.ndarray]]) -> None:
@@ -79,8 +132,9 @@ def _recorded(run: Callable[..., Trace], launch: Launch, part: Part) -> Trace:
         if first is None and launch.blocks > 1:
             try:
                 return run(lines=part.lines, limit=FEW)
-            except TooLongError:
-                first = (0, 0, 0)
+            except TooLongError:  # its first block has been watched already: it neither stops nor prints again
+                with without_breakpoints(), redirect_stdout(io.StringIO()):
+                    return run(lines=part.lines, blocks=(0, 0, 0), limit=MOST)
         return run(lines=part.lines, blocks=first, limit=MOST)
     except TooLongError as error:
         ways = ["--warp 0"] if part.warp is None and launch.block_threads > WARP_SIZE else []

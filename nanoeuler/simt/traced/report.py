@@ -29,14 +29,26 @@ COLUMNS = (
 )
 
 
-def report(trace: Trace, card: str | Card | None = None) -> str:
-    """Return the report of a trace, at most 120 columns wide; with the roofline of a card if one is named.
+def report(
+    trace: Trace, card: str | Card | None = None, *, note: str = "", width: int = WIDTH, legend: bool = True
+) -> str:
+    """Return the report of a trace; with the roofline of a card if one is named.
+
+    Args:
+        trace: what happened.
+        card: the name of the card.
+        note: a line to stand below the head.
+        width: columns that the source may take with its numbers, 80 or more. The rest takes 120 at most.
+        legend: whether it is said what the columns of numbers mean.
 
     Raises:
         UserError: there is no such card.
     """
     found = trace.numbers
-    parts = [_head(trace), _faults(trace), _listing(trace, found), _totals(found), _array_table(found.arrays)]
+    head = "\n".join(filter(None, (_head(trace), note)))
+    listing = _listing(trace, found, width)
+    parts = [head, _faults(trace), listing, "\n".join(textwrap.wrap(LEGEND, WIDTH)) if legend else ""]
+    parts += [_totals(found), _array_table(found.arrays)]
     parts.append(_roofline(found, card))
     parts.append(_hints(trace, found))
     return "\n\n".join(part for part in parts if part)
@@ -83,10 +95,10 @@ def _wrapped(lines: Sequence[str]) -> Iterator[str]:
 # Source -------------------------------------------------------------------------------------------------------------
 
 
-def _listing(trace: Trace, found: Numbers) -> str:
+def _listing(trace: Trace, found: Numbers, width: int) -> str:
     """Return the kernel's lines, and those of the device functions that ran, each with its numbers."""
-    lines = [" ".join(f"{name:>{width}}" for name, width in COLUMNS)]
-    room = WIDTH - len(lines[0]) - 3
+    lines = [" ".join(f"{name:>{size}}" for name, size in COLUMNS)]
+    room = width - len(lines[0]) - 3
     for source in trace.source.everything():
         first = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
         places = [(source.file, n) for n in range(first, (source.tree.end_lineno or first) + 1)]
@@ -95,7 +107,7 @@ def _listing(trace: Trace, found: Numbers) -> str:
                 continue
             lines += ["", f"{source.name} ({Path(source.file).name}:{first})"]
         lines += _numbered(trace, found, places, room)
-    return "\n".join([*lines, "", *textwrap.wrap(LEGEND, WIDTH)])
+    return "\n".join(lines)
 
 
 def _numbered(trace: Trace, found: Numbers, places: list[tuple[str, int]], room: int) -> Iterator[str]:
@@ -136,9 +148,9 @@ def _totals(found: Numbers) -> str:
         had = f"{loads.repeated:,} its thread had loaded, {loads.read_back:,} it had stored"
         rows.append(("loads again", f"of {loads.accesses:,}: {had}, {loads.repeated_in_block:,} its block had loaded"))
     if totals.traffic.requests:
-        distinct = f"{_bytes(totals.bytes_distinct)} if caches were perfect"
+        distinct = f"{metric_bytes(totals.bytes_distinct)} if caches were perfect"
         rows.append(
-            ("moved", f"{_bytes(totals.bytes_moved)} in {_count(totals.traffic.sectors, 'sector')}; {distinct}")
+            ("moved", f"{metric_bytes(totals.bytes_moved)} in {_count(totals.traffic.sectors, 'sector')}; {distinct}")
         )
     if banks.requests:
         passes = f"{_count(banks.wavefronts, 'wavefront')}, {banks.conflicts:,} of them for bank conflicts"
@@ -227,10 +239,10 @@ def _short(number: int) -> str:
     return f"{number / 1e6:.3g} M" if number < 1e9 else f"{number / 1e9:.3g} G"
 
 
-def _bytes(number: int) -> str:
-    """Return bytes in the unit that fits: kB are 1000.
+def metric_bytes(number: int) -> str:
+    """Return bytes that were moved in the unit that fits: a kB is 1000, as in a card's bandwidth.
 
-    >>> _bytes(20480)
+    >>> metric_bytes(20480)
     '20.5 kB'
     """
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

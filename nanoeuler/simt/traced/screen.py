@@ -12,6 +12,7 @@ import numpy as np
 
 from nanoeuler.console import visible
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
+from nanoeuler.simt.source import Source
 from nanoeuler.simt.traced.contents import Leaf, leaves
 from nanoeuler.simt.traced.recorder import READ, TracedArray, Wait
 from nanoeuler.simt.traced.steps import Step, shown, warp
@@ -30,6 +31,8 @@ VERBS = (
     "writes {} = {}",
     "changes {} atomically, to {} when its turn came",
 )  # by the kind of an access
+#: What is said of a kernel with faults, wherever it is shown.
+OUTCOME = "What follows is what happened here, a GPU may do otherwise."
 SHORT = 40  # characters of a variable's value
 
 
@@ -66,11 +69,16 @@ def source_lines(stepper: "Stepper", first: int, last: int, width: int) -> Itera
 def extent(stepper: "Stepper", step: Step) -> tuple[int, int]:
     """Return the first and last line of the function that a step is in."""
     for source in stepper.trace.source.everything():
-        start = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
-        end = source.tree.end_lineno or start
+        start, end = lines_of(source)
         if source.file == step.file and start <= step.line <= end:
             return start, end
     return step.line, step.line
+
+
+def lines_of(source: Source) -> tuple[int, int]:
+    """Return the first and last line of a function, its decorators included."""
+    first = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
+    return first, source.tree.end_lineno or first
 
 
 def lanes_line(stepper: "Stepper") -> Line:

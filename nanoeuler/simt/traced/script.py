@@ -17,6 +17,7 @@ from nanoeuler.simt.checked.execute import collect_faults
 from nanoeuler.simt.cuda.dispatch import Dispatcher, Runner, run_compiled
 from nanoeuler.simt.faults import Fault, KernelFaults, UnsupportedError
 from nanoeuler.simt.launch import Launch
+from nanoeuler.simt.traced.part import without_breakpoints
 from nanoeuler.simt.watch import CannotRunError
 
 Take = Callable[[Dispatcher, Launch, tuple, Callable[[], None]], None]
@@ -57,13 +58,21 @@ class Tracing:
             raise CannotRunError(str(error)) from error
 
     def _run(self, kernel: Dispatcher, launch: Launch, args: tuple) -> None:
-        """Run a launch compiled, or watched where it cannot be; its faults do not end the script."""
+        """Run a launch compiled, or watched where it cannot be; its faults do not end the script.
+
+        A breakpoint stops in the launches that are traced only.
+        """
         try:
             run_compiled(kernel, launch, args)
         except KernelFaults as found:
             self.faults += found.faults
         except UnsupportedError:
-            self.faults += collect_faults(kernel, launch, args)
+            with without_breakpoints():
+                self.faults += collect_faults(kernel, launch, args)
+
+    def told(self) -> str:
+        """Return how often each kernel was launched: "add 3 times, double once"."""
+        return ", ".join(f"{name} {'once' if n == 1 else f'{n:,} times'}" for name, n in self.launches.items())
 
     def nothing(self) -> UserError:
         """Return what to say where no launch was traced."""

@@ -18,7 +18,7 @@ from rich.text import Text
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
 from nanoeuler.simt.traced.contents import leaves
-from nanoeuler.simt.traced.screen import Line, columns, lane_table, source_lines, step_lines, table
+from nanoeuler.simt.traced.screen import OUTCOME, Line, columns, lane_table, source_lines, step_lines, table
 from nanoeuler.simt.traced.steps import Step, shown
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Terminal:
         for fault in trace.faults:
             self.tell(f"{fault.kind}, line {fault.line}: {fault.message}", "red")
         if trace.faults:
-            self.tell("What follows is one outcome of several that such a kernel may have.", "red")
+            self.tell(OUTCOME, "red")
 
     def show(self) -> None:
         """Show the current step."""

@@ -560,7 +560,7 @@
     faults() {
       const { faults } = this.launch.data;
       if (!faults.length) return null;
-      const what = "What is shown is one outcome of several that such a kernel may have.";
+      const what = "What follows is what happened here, a GPU may do otherwise.";
       return h("div", { class: "faults", role: "note" }, ...faults.map((f) => h("div", {}, f)), h("div", {}, what));
     }
 

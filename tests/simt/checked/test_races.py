@@ -510,6 +510,22 @@ def test_a_race_with_a_first_write_is_no_uninitialised_read() -> None:
         assert faults.UNINITIALISED not in {f.kind for f in find(neighbour, reals(), order=order, seed=seed)}
 
 
+@cuda.jit
+def swapped(x):
+    i = cuda.threadIdx.x
+    x[i] = i
+    y = x[(i + 1) % 64]
+    x[i] = y
+
+
+def test_a_race_of_two_lines_is_told_once_whichever_came_first() -> None:
+    for order, seed in ORDERS:
+        found = find(swapped, np.zeros(64, np.int32), order=order, seed=seed)
+        pairs = [frozenset(party.line for party in fault.parties) for fault in found]
+        assert pairs
+        assert len(pairs) == len(set(pairs))
+
+
 def test_each_line_is_told_once_and_the_limit_holds() -> None:
     """64 threads race on one line: one fault. ``limit`` ends the launch."""
     assert len(find(same_value, ints())) == 1

@@ -1,6 +1,8 @@
 """The language of kernels: each statement and expression does what it does in Python, with Numba's types."""
 
+import importlib
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -362,3 +364,10 @@ def test_what_cannot_be_run_has_its_line(kernel: Any, offset: int, told: str) ->
     line = kernel.__code__.co_firstlineno + offset
     with pytest.raises(UnsupportedError, match=rf"test_translate.py:{line}: in kernel {kernel.__name__}: .*({told})"):
         run(kernel, np.zeros(1, np.int64), 1)
+
+
+def test_an_expression_too_deep_for_pythons_stack_has_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep_kernel.py").write_text(f"def deep(out, n):\n    out[0] = {' + '.join(['n'] * 900)}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnsupportedError, match=r"deep_kernel.py:2: an expression so deep cannot be run here"):
+        run(importlib.import_module("deep_kernel").deep, np.zeros(1, np.int64), 1)

@@ -173,6 +173,16 @@ def strided(out, x):
 
 
 @cuda.jit
+def strided_through_tile(out, x):
+    """Loads 5 elements apart, and words of shared memory 8 apart."""
+    s = cuda.shared.array(256, float32)
+    i = cuda.threadIdx.x
+    s[i * 8] = x[i * 5]
+    cuda.syncthreads()
+    out[i] = s[i * 8]
+
+
+@cuda.jit
 def columns(out, x):
     """Sum rows, a thread each: its lanes read down a column."""
     i = cuda.threadIdx.x

@@ -177,7 +177,7 @@ def test_of_several_launches_the_faulty_ones_are_named_at_the_top() -> None:
     trace = simt.trace(kernels.unordered, 1, 64, (np.zeros(64, np.float32),))
     text = page([traced_copy(), trace], title="race")
     read(text)
-    named = '<a href="#launch-2"><code>unordered</code><strong class="warning"> ▲ 2 faults</strong></a>'
+    named = '<a href="#launch-2"><code>unordered</code><strong class="warning"> ▲ 1 fault</strong></a>'
     assert text.index(named) < text.index("<main>")
 
 
@@ -266,7 +266,65 @@ def test_a_page_stays_small_and_says_what_is_left_out() -> None:
     text = page(trace, title="many")
     read(text)
     assert len(text) < 5_000_000
-    assert "Too large for this page: " in text
+    assert [a for a in "abcdefgh" if f"<summary>{a}: who touches what</summary>" not in text] == []
+    text = page([trace] * 4, title="many")
+    read(text)
+    assert len(text) < 5_000_000
+    assert "These pictures are too large for this page:" in text
+    assert '<li>h: who touches what: <code>trace.grid("h")</code></li>' in text
+    assert "--kernel many, where a script is traced" in text
+
+
+def test_lines_worth_a_look_have_their_pictures_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out has a name that no heading of the page has, and how to see it stands behind it."""
+    out, x = np.zeros(32, np.float32), np.arange(160, dtype=np.float32)
+    trace = simt.trace(kernels.strided_through_tile, 1, 32, (out, x))
+    far, store = line_of(trace, "= x["), line_of(trace, "s[i * 8] = ")
+    monkeypatch.setattr(document, "ROOM", 0)
+    text = page(trace, title="strided")
+    read(text)
+    advice = text[text.index("<h4>Worth a look") : text.index("<h3>Source, line by line")]
+    assert {f"launch-1-line-{far}", f"launch-1-line-{store}"} <= set(re.findall('href="#([^"]*)"', advice))
+    shown = re.findall(r'<details class="figure"[^>]*><summary>((?:sectors|banks)[^<]*)</summary>', text)
+    assert [name.split(":")[0] for name in shown] == [
+        *(f"sectors, line {far}", f"sectors, line {store + 2}", f"banks, line {far}", f"banks, line {store + 2}")
+    ]
+    left_out = text[text.index("These pictures are too large") :]
+    assert '<li>animation of s: <code>trace.animation("s")</code></li>' in left_out
+    assert '<li>out: who touches what: <code>trace.grid("out")</code></li>' in left_out
+    assert "--kernel" not in left_out
+    monkeypatch.undo()
+    text = page(trace, title="strided")
+    assert "too large" not in text
+    assert text.count("<summary>animation of s</summary>") == 1
+
+
+def test_what_cannot_be_drawn_at_all_says_why() -> None:
+    x = np.zeros((100, 100), np.float32)
+    text = page(simt.trace(filled, 10, 1000, (x,)), title="filled")
+    read(text)
+    assert "<code>trace.grid(&quot;x&quot;)" not in text
+    assert re.search(r'<code>trace.grid\("x"\)</code> – x has 10,000 elements, and a picture shows 4,096', text)
+
+
+@cuda.jit
+def filled(x):
+    """Touch more elements than a picture shows."""
+    i = cuda.grid(1)
+    x[i // 100, i % 100] = 1
+
+
+def test_without_floating_point_there_is_no_roofline() -> None:
+    counts, x = np.zeros(4, np.int64), np.arange(32)
+    text = page(simt.trace(kernels.histogram, 1, 32, (counts, x)), title="histogram", card="T4")
+    assert "T4: no roofline, for there are no floating-point operations." in text
+    assert "The roofline of T4" not in text
+
+
+def test_what_the_columns_mean_stands_under_the_source() -> None:
+    text = page([traced_copy(), traced_copy(50)], title="two")
+    assert text.count("<summary>What the numbers mean</summary>") == 2
+    assert text.index('class="source"') < text.index("What the numbers mean") < text.index("<h3>Step by step</h3>")
 
 
 @cuda.jit

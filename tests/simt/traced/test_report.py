@@ -53,7 +53,7 @@ def test_a_tiled_product() -> None:
 
 def test_faults_come_first_and_the_numbers_all_the_same() -> None:
     text = report(simt.trace(kernels.unordered, 1, 64, (floats(64),)))
-    head, _, rest = text.partition("!!! 2 FAULTS")
+    head, _, rest = text.partition("!!! 1 FAULT: ")
     assert head.count("\n") <= 3
     assert "race in kernel unordered" in rest
     assert rest.index("race in kernel") < rest.index("times lanes") < rest.index("in total")
@@ -94,6 +94,17 @@ def test_what_was_recorded() -> None:
     assert "ran all 2 blocks; recorded of the 2 warps of a block only 1: " in part
     first = kernels.copy.py_func.__code__.co_firstlineno
     assert "only on 1 line: sums are of these" in report(simt.trace(kernels.copy, 1, 32, args, lines=first + 5))
+
+
+def test_what_is_up_to_the_caller() -> None:
+    trace = simt.trace(long_lines, 1, (4, 4), (floats(4, 4), floats(4, 4)))
+    assert "how often a warp came to the line" in report(trace)
+    text = report(trace, note="the third of four", width=160, legend=False)
+    assert text.splitlines()[2:4] == ["the third of four", ""]
+    assert "how often a warp came to the line" not in text
+    assert "* float32(2) + " in text
+    assert "* float32(2) + " not in report(trace)
+    assert max(map(len, text.splitlines())) in range(WIDTH + 1, 161)
 
 
 def test_hints_are_in_words() -> None:
@@ -145,6 +156,10 @@ def test_it_stays_in_its_columns(name: str) -> None:
     kernel, block, args = KERNELS[name]
     text = report(simt.trace(kernel, 1, block, args()), card="h100")
     assert max(map(len, text.splitlines())) <= WIDTH
+    narrow = (
+        report(simt.trace(kernel, 1, block, args()), width=80).partition(" line   times")[2].partition("\n\ntimes:")
+    )
+    assert max(map(len, narrow[0].splitlines())) <= 80
     assert not any(line != line.rstrip() for line in text.splitlines())
     assert "\t" not in text
     assert len(rows(text)) >= 3

@@ -12,11 +12,11 @@ from nanoeuler.files import written_whole
 from nanoeuler.simt.launch import coordinates
 from nanoeuler.simt.traced.cards import roofline
 from nanoeuler.simt.traced.numbers import Numbers, numbers
-from nanoeuler.simt.traced.page.figures import drawn, figures, folded, unique
+from nanoeuler.simt.traced.page.figures import Figure, drawn, figures, folded, unique
 from nanoeuler.simt.traced.page.html import element, words
 from nanoeuler.simt.traced.page.prose import prose
-from nanoeuler.simt.traced.page.source import COLUMNS, listings, shown_path
-from nanoeuler.simt.traced.page.summary import advice, count, faults, tiles
+from nanoeuler.simt.traced.page.source import listings, shown_path
+from nanoeuler.simt.traced.page.summary import advice, faults, tiles, warning
 from nanoeuler.simt.traced.part import Traced
 from nanoeuler.simt.traced.result import Trace
 from nanoeuler.simt.traced.stepper import Stepper
@@ -53,14 +53,16 @@ def page(
     """
     given = [launches] if isinstance(launches, (Trace, Traced)) else list(launches)
     traced = [Traced(t, steps=t if t.variables else None) if isinstance(t, Trace) else t for t in given]
-    articles, room = [], STEPS
+    articles, room, place = [], STEPS, ROOM
     for number, one in enumerate(traced, 1):
         steps = _stepper(one.steps, room)
         room -= len(steps)
-        articles.append(_article(number, one, steps, card, len(traced)))
+        pictures = drawn(figures(one.trace, numbers(one.trace)), place // (len(traced) - number + 1), f"-{number}")
+        place -= sum(len(picture) for group in pictures[0].values() for picture in group)
+        articles.append(_article(number, one, steps, pictures, card, len(traced)))
     files = dict.fromkeys(one.trace.file for one in traced)
     head = element("header", element("h1", words(title)), prose(about), *map(_file, files), _contents(traced))
-    body = [head, element("main", *articles, _explanations()), element("footer", element("p", words(FOOT)))]
+    body = [head, element("main", *articles), element("footer", element("p", words(FOOT)))]
     return document(title, body, summary)
 
 
@@ -111,15 +113,10 @@ def _safe(value: Any) -> str:
 def _contents(launches: Sequence[Traced]) -> str:
     """Return links to the launches, where there are several."""
     names = [
-        (f"launch-{n}", element("code", words(one.trace.kernel)) + _warning(one.trace))
+        (f"launch-{n}", element("code", words(one.trace.kernel)) + warning(len(one.trace.faults)))
         for n, one in enumerate(launches, 1)
     ]
     return _links(names, "launches") if len(launches) > 1 else ""
-
-
-def _warning(trace: Trace) -> str:
-    """Return how many faults a kernel has, to stand beside its name; nothing if it has none."""
-    return element("strong", words(f" ▲ {count(len(trace.faults), 'fault')}"), class_="warning") if trace.faults else ""
 
 
 def _links(targets: Sequence[tuple[str, str]], label: str) -> str:
@@ -128,11 +125,14 @@ def _links(targets: Sequence[tuple[str, str]], label: str) -> str:
     return element("nav", element("ul", *items), aria_label=label)
 
 
-def _article(number: int, traced: Traced, steps: str, card: str | None, of: int) -> str:
+Pictures = tuple[dict[str, list[str]], list[tuple[Figure, str]]]  # as figures.drawn returns them
+
+
+def _article(number: int, traced: Traced, steps: str, pictures: Pictures, card: str | None, of: int) -> str:
     """Return what there is to say about one launch, the how manieth ``of`` how many; ``steps`` goes through it."""
     prefix, trace = f"launch-{number}", traced.trace
     found = numbers(trace)
-    shown, left_out = drawn(figures(trace, found), ROOM // of, f"-{number}")
+    shown, left_out = pictures
     sections = {
         "Source, line by line": listings(trace, found, f"{prefix}-"),
         "Step by step": steps or element("p", words(NO_STEPS), class_="note"),
@@ -153,8 +153,21 @@ def _article(number: int, traced: Traced, steps: str, card: str | None, of: int)
         *(element("section", element("h3", words(title)), content, id=name) for name, title, content in kept),
     ]
     if left_out:
-        made.append(element("p", words(f"Too large for this page: {', '.join(left_out)}."), class_="note"))
+        made.append(_left_out(trace, left_out, of))
     return element("article", *made, id=prefix)
+
+
+def _left_out(trace: Trace, figures_: Sequence[tuple[Figure, str]], of: int) -> str:
+    """Return which pictures a page has no room for, and how to see them."""
+    items = [
+        element("li", words(f"{one.name}: "), element("code", words(one.call)), words(f" – {why}" if why else ""))
+        for one, why in figures_
+    ]
+    more = "A notebook shows them, by what stands behind each."
+    if of > 1:
+        more += f" A page of one kernel alone has room for more: --kernel {trace.kernel}, where a script is traced."
+    head = element("p", words("These pictures are too large for this page:"))
+    return element("div", head, element("ul", *items), element("p", words(more)), class_="note")
 
 
 NO_STEPS = (
@@ -197,10 +210,13 @@ def _arrays(found: Numbers) -> str:
 
 
 def _roofline(found: Numbers, card: str | None, suffix: str) -> str:
-    """Return the place under the roof of a card, in a picture and in words."""
+    """Return the place under the roof of a card, in a picture and in words; why there is none, where nothing counts."""
     if card is None:
         return ""
     one = roofline(found, card)
+    if not found.totals.flops:
+        told = f"{one.card.name}: no roofline, for there are no floating-point operations."
+        return element("p", words(told), class_="note")
     return folded(f"under the roof of {one.card.name}", unique(one.picture().svg, suffix), True)
 
 
@@ -211,12 +227,3 @@ def _file(file: str) -> str:
     except (OSError, SyntaxError, ValueError):  # a notebook's cell, for one
         return ""
     return folded(f"What {shown_path(file)} says about itself", prose(text), False) if text else ""
-
-
-def _explanations() -> str:
-    """Return what each column of the listing means."""
-    made = []
-    for short, full, meaning in COLUMNS:
-        made += [element("dt", element("b", words(short)), words(f" {full}")), element("dd", words(meaning))]
-    mark = element("dt", words("▲")) + element("dd", words("Half of what could be, or worse: worth a look."))
-    return element("section", element("h2", words("What the numbers mean")), element("dl", *made, mark), id="numbers")

@@ -20,6 +20,11 @@ def words(text: Any) -> str:
     return html.escape(visible(str(text)), quote=False)
 
 
+def share_of(share: float | None) -> str | None:
+    """Return the style by which a bar fills a ``share`` of its element; None for none."""
+    return None if share is None else f"--share:{min(1, max(0, share)):.3f}"
+
+
 def element(name: str, /, *content: str, **attributes: Any) -> str:
     """Return an element. ``class_`` and ``aria_label`` are written as HTML has them; None and False leave one out.
 

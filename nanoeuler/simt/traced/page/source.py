@@ -14,8 +14,9 @@ import nanoeuler
 from nanoeuler.console import format_count
 from nanoeuler.simt.source import Source
 from nanoeuler.simt.traced.numbers import LineNumbers, Numbers
-from nanoeuler.simt.traced.page.html import element, words
+from nanoeuler.simt.traced.page.html import element, share_of, words
 from nanoeuler.simt.traced.result import Trace
+from nanoeuler.simt.traced.screen import lines_of
 
 #: Heading, what it is in full, and what it means, of each column before the source.
 COLUMNS = (
@@ -70,7 +71,7 @@ def shown_path(file: str) -> str:
 
 def listings(trace: Trace, found: Numbers, prefix: str) -> str:
     """Return the kernel's source, and folded that of each device function that ran, with numbers."""
-    made = [listing(trace.kernel, trace.file, (trace.first_line, trace.last_line), found, prefix)]
+    made = [listing(trace.kernel, trace.file, (trace.first_line, trace.last_line), found, prefix), explanations()]
     for source in called(trace, found):
         place = f"{shown_path(source.file)}, line {source.tree.lineno}"
         summary = element("summary", element("code", words(source.name)), words(f" called, {place}"))
@@ -79,6 +80,16 @@ def listings(trace: Trace, found: Numbers, prefix: str) -> str:
         )
         made.append(element("details", summary, table, class_="figure"))
     return "".join(made)
+
+
+def explanations() -> str:
+    """Return what each column of the listing means, folded away."""
+    made = []
+    for short_name, full, meaning in COLUMNS:
+        made += [element("dt", element("b", words(short_name)), words(f" {full}")), element("dd", words(meaning))]
+    mark = element("dt", words("▲")) + element("dd", words("Half of what could be, or worse: worth a look."))
+    summary = element("summary", words("What the numbers mean"))
+    return element("details", summary, element("dl", *made, mark), class_="figure")
 
 
 def linked(trace: Trace, found: Numbers, file: str, line: int) -> bool:
@@ -90,17 +101,9 @@ def linked(trace: Trace, found: Numbers, file: str, line: int) -> bool:
 def called(trace: Trace, found: Numbers) -> list[Source]:
     """Return the device functions of which a line was counted, in the order of files and lines."""
     sources = [s for s in trace.source.everything() if s.function is not trace.function]
-    ran = [
-        s for s in sources if any(f == s.file and s.tree.lineno < n <= (s.tree.end_lineno or n) for f, n in found.lines)
-    ]
+    ran = [s for s in sources if any((s.file, line) in found.lines for line in _between(lines_of(s)))]
     unique = {(s.file, s.tree.lineno): s for s in ran}
     return [unique[place] for place in sorted(unique, key=lambda p: (p[0] != trace.file, p))]
-
-
-def lines_of(source: Source) -> tuple[int, int]:
-    """Return the first and last line of a function, its decorators included."""
-    first = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
-    return first, source.tree.end_lineno or first
 
 
 def listing(name: str, file: str, lines: tuple[int, int], found: Numbers, prefix: str | None = None) -> str:
@@ -129,10 +132,10 @@ def _between(lines: tuple[int, int]) -> range:
 def _row(line: int, cells: list["Cell"], labels: list[str], code: str, prefix: str | None) -> str:
     made = [element("th", words(line), scope="row", class_="at", id=None if prefix is None else f"{prefix}line-{line}")]
     for cell, label in zip(cells, labels, strict=True):
-        bar = None if cell.share is None else f"--share:{min(1, max(0, cell.share)):.3f}"
         mark = element("abbr", "▲", title="worth a look") if cell.low else ""
-        shown = {"class_": "n low" if cell.low else "n", "style": bar, "data_label": label if cell.text else None}
-        made.append(element("td", words(cell.text), mark, **shown))
+        look = "n low" if cell.low else "n"
+        shown = label if cell.text else None
+        made.append(element("td", words(cell.text), mark, class_=look, style=share_of(cell.share), data_label=shown))
     return element("tr", *made, element("td", element("code", code or " "), class_="code"))
 
 

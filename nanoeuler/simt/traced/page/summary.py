@@ -1,14 +1,18 @@
 """What a page says first about a launch: its size, its numbers, and which lines are worth a look."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from nanoeuler.console import format_bytes, format_count
+from nanoeuler.console import format_count
 from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.hints import hints
 from nanoeuler.simt.traced.numbers import Numbers
-from nanoeuler.simt.traced.page.html import element, words
+from nanoeuler.simt.traced.page.html import element, share_of, words
 from nanoeuler.simt.traced.page.source import linked, percent, short
+from nanoeuler.simt.traced.pictures.wording import plural
+from nanoeuler.simt.traced.report import metric_bytes
 from nanoeuler.simt.traced.result import Trace
+from nanoeuler.simt.traced.screen import OUTCOME
 
 
 def tiles(trace: Trace, found: Numbers, part: str) -> str:
@@ -17,18 +21,17 @@ def tiles(trace: Trace, found: Numbers, part: str) -> str:
     traffic, loads, banks = totals.traffic, totals.loads, totals.banks
     again = loads.spared / loads.accesses if loads.accesses else 0.0
     warps = -(-launch.block_threads // WARP_SIZE)
+    blocks = dimensions(launch.grid)
     made = [
-        tile(
-            "blocks", _dimensions(launch.grid), f"{launch.blocks:,} in all" if "×" in _dimensions(launch.grid) else ""
-        ),
-        tile("threads of a block", _dimensions(launch.block), count(warps, "warp")),
+        tile("blocks", blocks, f"{launch.blocks:,} in all" if "×" in blocks else ""),
+        tile("threads of a block", dimensions(launch.block), plural(warps, "warp")),
         tile("traced", part or "all", f"{len(trace.accesses):,} accesses"),
         tile("lanes active", percent(totals.lane_share), f"{short(totals.lanes)} of a warp", totals.lane_share),
     ]
     if traffic.requests:
         made += [
             tile("bytes used", percent(traffic.efficiency),
-                 f"{format_bytes(traffic.bytes_asked)} of {format_bytes(traffic.bytes_moved)}", traffic.efficiency),
+                 f"{metric_bytes(traffic.bytes_asked)} of {metric_bytes(traffic.bytes_moved)}", traffic.efficiency),
             tile("sectors per request", short(traffic.sectors_per_request), f"{traffic.sectors:,} sectors of 32 bytes"),
         ]  # fmt: skip
     if loads.accesses:
@@ -43,8 +46,7 @@ def tiles(trace: Trace, found: Numbers, part: str) -> str:
 
 def tile(name: str, value: str, detail: str, share: float | None = None) -> str:
     """Return one number; a bar below shows what share of the whole it is."""
-    bar = "" if share is None else element("span", class_="bar", style=f"--share:{min(1, max(0, share)):.3f}",
-                                           aria_hidden="true")  # fmt: skip
+    bar = "" if share is None else element("span", class_="bar", style=share_of(share), aria_hidden="true")  # fmt: skip
     return element("li", element("span", words(name), class_="name"), element("strong", words(value)), bar,
                    element("span", words(detail), class_="detail"))  # fmt: skip
 
@@ -57,25 +59,22 @@ def _intensity(found: Numbers) -> str:
     return f"{totals.intensity:.3g} FLOP for a byte{special}"
 
 
-def _dimensions(sizes: tuple[int, ...]) -> str:
+def dimensions(sizes: Sequence[int]) -> str:
+    """Return the sizes of a grid or block, those of 1 at the end left out."""
     kept = sizes[: max((n for n, size in enumerate(sizes, 1) if size > 1), default=1)]
     return " × ".join(f"{size:,}" for size in kept)
 
 
-def count(number: int, word: str) -> str:
-    """Return a number of things, in words.
-
-    >>> count(1, "fault"), count(1200, "fault")
-    ('1 fault', '1,200 faults')
-    """
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+def warning(faults: int) -> str:
+    """Return how many faults a kernel has, to stand beside its name; nothing if it has none."""
+    return element("strong", words(f" ▲ {plural(faults, 'fault')}"), class_="warning") if faults else ""
 
 
 def faults(trace: Trace) -> str:
     """Return what is wrong with a kernel, to stand before all else; nothing if nothing is."""
     if not trace.faults:
         return ""
-    head = element("h3", words(f"▲ {count(len(trace.faults), 'fault')}: what follows may not be what a GPU does"))
+    head = element("h3", words(f"▲ {plural(len(trace.faults), 'fault')}. {OUTCOME}"))
     return element("div", head, *(element("pre", words(fault), tabindex="0") for fault in trace.faults),
                    class_="faults", role="alert")  # fmt: skip
 

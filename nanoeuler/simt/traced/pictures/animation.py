@@ -21,7 +21,7 @@ from nanoeuler.simt.traced.pictures.grid import BY, NARROWEST
 from nanoeuler.simt.traced.pictures.legend import legend
 from nanoeuler.simt.traced.pictures.picture import Picture, picture
 from nanoeuler.simt.traced.pictures.region import named
-from nanoeuler.simt.traced.pictures.squares import HALF, hatched, labels, meanings, outlines, squares
+from nanoeuler.simt.traced.pictures.squares import HALF, MANY, hatched, labels, meanings, outlines, squares
 from nanoeuler.simt.traced.pictures.users import By, Users, fill_of, name_of, patterns, users
 from nanoeuler.simt.traced.pictures.view import View, view
 from nanoeuler.simt.traced.pictures.wording import DONE, line_name, plural, source
@@ -76,7 +76,7 @@ def animation(
     top, y = head(f"{named(cells.array, cells.region)}, step by step", told, width)
     final = users(trace, cells, seen.cell, seen.access, by)
     end = "".join(_end(trace, cells, final, count, width))
-    entries, ramp = meanings(final, by)
+    entries, ramp = meanings(trace, by, final)
     entries = [("n-soft n-hair", "", "touched in an earlier step"), *entries]
     key, bottom = legend(y + CAPTION + cells.height + 14, width, entries, ramp)
     body = [top, f'<g transform="translate(0 {number(y)})">', moving, end, "</g>", key]
@@ -164,7 +164,7 @@ def _end(trace: Trace, cells: Cells, final: Users, count: int, width: float) -> 
     yield '<g class="n-z">'
     yield text(0, 12, f"After {plural(count, 'step')}: all who touch each element", class_="n-ink n-bold")
     yield f"{_bar(width)}<g {DOWN}>"
-    yield from squares(trace, cells, final)
+    yield from squares(trace, cells, final, many=len(cells) > MANY)
     yield "</g></g>"
 
 

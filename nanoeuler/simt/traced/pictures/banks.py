@@ -17,13 +17,18 @@ from nanoeuler.simt.traced.pictures.picture import Picture, picture
 from nanoeuler.simt.traced.pictures.wording import element, line_name, plural, ranges, source
 from nanoeuler.simt.traced.recorder import ATOMIC, WRITE
 from nanoeuler.simt.traced.result import Trace
-from nanoeuler.simt.traced.transactions import BANKS, WORD, wavefronts
+from nanoeuler.simt.traced.transactions import BANKS, WORD, collisions, wavefronts
 
 LEFT, ROW, SKIP = 110.0, 20.0, 7.0  # pixels: for the names of rows, the height of a row, and of what is left out
 MEANINGS = (
     (lanes.FILLS[20], "", "word that a lane wants"),
     (SEVERAL, "", "×n: that n lanes want"),
     ("n-soft n-fault", "", "bank with several words to give, one after the other"),
+)
+ATOMICS = (
+    (lanes.FILLS[20], "", "word that a lane updates"),
+    (SEVERAL, "", "×n: that n lanes update, one after the other"),
+    ("n-soft n-fault", "", "bank with several turns"),
 )
 
 
@@ -62,7 +67,9 @@ def banks(
         drawn, end = _request(trace, request)
         body.append(f'<g transform="translate({number(LEFT)} {number(y)})">{drawn}</g>')
         y += end + 20
-    key, end = legend(y, width, MEANINGS)
+    atomics = [request.kind == ATOMIC for request in requests]
+    entries = dict.fromkeys((*(() if all(atomics) else MEANINGS), *(ATOMICS if any(atomics) else ())))
+    key, end = legend(y, width, list(entries))
     said = " ".join(f"The warp {lanes.heading(request)}: {cost(request)}." for request in requests)
     return picture(title, said, width, end, [*body, key])
 
@@ -78,11 +85,18 @@ def cost(request: WarpRequest) -> str:
     else:
         told = f"{plural(turns, 'wavefront')} where {least} would do: "
         worst = max(int(p.words_of_bank.max()) for p in passes)
-        told += "atomics take turns" if request.kind == ATOMIC else f"a bank conflict, {worst} words in the worst bank"
+        conflict = f"a bank conflict, {worst} words in the worst bank"
+        told += f"atomics take turns{_waiting(request)}" if request.kind == ATOMIC else conflict
     if several and request.kind != ATOMIC:
         written = request.kind == WRITE
         told += "; of lanes that write one word one wins" if written else "; a word goes to all who read it (broadcast)"
     return told
+
+
+def _waiting(request: WarpRequest) -> str:
+    """Return how many lanes of an atomic wait for another one that has the same address."""
+    count = int(collisions(np.zeros_like(request.lanes), request.addresses, 1)[0])
+    return f", {plural(count, 'lane')} wait{'s' * (count == 1)} for another at the same address" if count else ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +141,8 @@ def _request(trace: Trace, request: WarpRequest) -> tuple[str, float]:
     passes = list(_passes(request))
     for one in passes:
         together = "" if len(passes) == 1 else f"lanes {ranges(np.concatenate(one.lanes))}: "
-        made += [_name(f"{together}bank", y + 11), _name("words", y + 27), *_bank_heads(one, y)]
+        given = "turns" if request.kind == ATOMIC else "words"
+        made += [_name(f"{together}bank", y + 11), _name(given, y + 27), *_bank_heads(request, one, y)]
         y += 34
         rows = sorted({word // BANKS for word in one.words})
         for row, before in zip(rows, [rows[0], *rows], strict=False):
@@ -143,13 +158,16 @@ def _name(name: str, y: float) -> str:
     return text(-8, y, name, class_="n-dim", font_size=11, text_anchor="end")
 
 
-def _bank_heads(one: Pass, y: float) -> Iterator[str]:
-    """Yield the banks' numbers, and how many words each has to give."""
+def _bank_heads(request: WarpRequest, one: Pass, y: float) -> Iterator[str]:
+    """Yield the banks' numbers, and how many words each has to give, or of an atomic how many turns it takes."""
+    different = np.bincount(np.array(one.words) % BANKS, minlength=BANKS)
     for bank, count in enumerate(one.words_of_bank.tolist()):
         x = bank * lanes.SIDE
         yield text(x + lanes.SIDE / 2, y + 11, bank, class_="n-dim", font_size=10, text_anchor="middle")
         look = "n-soft n-fault" if count > 1 else "n-empty n-hair"
         told = f"bank {bank} has {plural(count, 'word')} to give" + ", one after the other" * (count > 1)
+        if request.kind == ATOMIC:
+            told = f"bank {bank}: {plural(count, 'turn')}, to update {plural(int(different[bank]), 'word')}"
         yield tag(
             *("rect", tooltip(told)),
             **{"x": x + 1, "y": y + 15, "width": lanes.SIDE - 2, "height": 15, "rx": 3, "class": look},
@@ -174,6 +192,8 @@ def _words(trace: Trace, request: WarpRequest, one: Pass, row: int, y: float) ->
             yield tag("rect", **box, class_="n-empty n-hair")
             continue
         told = f"a word of bank {bank}, for lane{'s' * (len(who) > 1)} {ranges(who)}"
+        if request.kind == ATOMIC and len(who) > 1:
+            told += f"\none after the other: {plural(len(who) - 1, 'lane')} wait{'s' * (len(who) == 2)}"
         yield tag("rect", tooltip(told), **box, **{"data-word-bank": bank, "data-lanes": ",".join(map(str, who))})
         look = {"font_size": 11, "fill": ink_on(fill or ""), "text_anchor": "middle"}
         yield text(x + lanes.SIDE / 2, y + 14, lanes.name_of(who), **look)

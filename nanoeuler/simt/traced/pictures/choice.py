@@ -9,13 +9,13 @@ import numpy as np
 from nanoeuler.errors import UserError
 from nanoeuler.simt.launch import WARP_SIZE, number_of
 from nanoeuler.simt.traced.pictures.wording import line_name, position, ranges
-from nanoeuler.simt.traced.recorder import ALIGNMENT, Instruction, TracedArray
+from nanoeuler.simt.traced.recorder import ALIGNMENT, ATOMIC, READ, WRITE, Instruction, TracedArray
 from nanoeuler.simt.traced.requests import Requests, requests
 from nanoeuler.simt.traced.result import Trace
 
 Line = int | tuple[str, int]  # of the kernel's file, or of the file that is named
 Index = int | tuple[int, ...]
-KINDS = {"read": 0, "write": 1, "atomic": 2}
+KINDS = {"read": READ, "write": WRITE, "atomic": ATOMIC}
 
 
 def one_array(trace: Trace, array: str | int) -> TracedArray:
@@ -50,14 +50,17 @@ def block_number(trace: Trace, block: Index | None) -> int | None:
 
 
 def kind_number(kind: str | None) -> int | None:
-    """Return the number of a kind of access, None for None.
+    """Return the number of a kind of access, "read" or "reads"; None for None, and for "all".
 
     Raises:
         UserError: there is no such kind.
     """
-    if kind is not None and kind not in KINDS:
-        raise UserError(f"unknown kind {kind!r}: use {', '.join(KINDS)}, or None for all")
-    return None if kind is None else KINDS[kind]
+    if kind is None or kind == "all":
+        return None
+    found = KINDS.get(str(kind).removesuffix("s"))
+    if found is None:
+        raise UserError(f"unknown kind {kind!r}: use {', '.join(KINDS)}, or all")
+    return found
 
 
 def on_line(trace: Trace, line: Line) -> list[Instruction]:

@@ -8,8 +8,8 @@ from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.pictures.choice import WarpRequest
 from nanoeuler.simt.traced.pictures.colours import SEVERAL, ink_on, ramp
 from nanoeuler.simt.traced.pictures.drawing import tag, text, tooltip
-from nanoeuler.simt.traced.pictures.wording import DOES, element, plural, position, value
-from nanoeuler.simt.traced.result import Trace
+from nanoeuler.simt.traced.pictures.wording import element, plural, position, value
+from nanoeuler.simt.traced.result import ACTIONS, Trace
 
 SIDE, HIGH = 28.0, 22.0  # of a lane, in pixels
 WIDTH = WARP_SIZE * SIDE
@@ -51,7 +51,7 @@ def _told(trace: Trace, request: WarpRequest) -> list[str]:
         array = trace.arrays[record["array"]]
         index = array.index(record["offset"][None])[0].tolist()
         thread = position(int(record["thread"]), trace.launch.block)
-        what = f"{DOES[request.kind]} {element(array, index)}"
+        what = f"{ACTIONS[request.kind]} {element(array, index)}"
         made.append(f"lane {lane}, thread {thread}\n{what}: {value(shown)}\n{plural(int(size), 'byte')}")
     return made
 
@@ -70,4 +70,4 @@ def subject(trace: Trace, request: WarpRequest) -> str:
 def heading(request: WarpRequest) -> str:
     """Return what the warp does, as the source has it."""
     part = f" ({request.part})" if request.part else ""
-    return f"{DOES[request.kind]} {request.instruction.text}{part}"
+    return f"{ACTIONS[request.kind]} {request.instruction.text}{part}"

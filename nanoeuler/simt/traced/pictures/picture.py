@@ -51,7 +51,7 @@ class Picture:
 
 
 def picture(
-    title: str, description: str, width: float, height: float, body: Iterable[str], *, style: str = "", defs: str = ""
+    title: str, description: str, width: float, height: float, body: Iterable[str], *, style: str = ""
 ) -> Picture:
     """Return the picture with ``body`` in it, ``width`` by ``height`` pixels and a margin around.
 
@@ -63,7 +63,7 @@ def picture(
         tag("title", words(title), id=f"{ROOT}-title"),
         tag("desc", words(description), id=f"{ROOT}-desc"),
         tag("style", style_sheet(ROOT) + style),
-        tag("defs", PATTERNS + defs),
+        tag("defs", PATTERNS),
         tag("rect", x=-MARGIN, y=-MARGIN, width=width + 2 * MARGIN, height=height + 2 * MARGIN, rx=6, class_="n-paper"),
         *body,
     )

@@ -23,8 +23,9 @@ def roof(
     """Draw kernels under the roofline of a card.
 
     Args:
-        points: for each its name, its arithmetic intensity in FLOP/byte (0 where nothing is computed, infinite where
-            nothing is moved), and what was measured in FLOP/s; None: not measured, it is drawn at the roof.
+        points: for each its name, its arithmetic intensity in FLOP/byte (0 where nothing is computed: that has no place
+            under the roof, and is only told; infinite where nothing is moved), and what was measured in FLOP/s; None:
+            not measured, it is drawn at the roof.
         card: name of the card.
         peak_flops: the most operations that it does, in FLOP/s.
         bandwidth: the most bytes that it moves, in bytes/s.
@@ -139,19 +140,49 @@ def _roof(plot: Plot) -> Iterator[str]:
 
 
 def _pins(plot: Plot, points: Sequence[tuple[str, float, float | None]]) -> Iterator[str]:
-    """Yield a dot for each kernel, with its letter above; letters give way to each other."""
-    taken: list[tuple[float, float]] = []
+    """Yield a dot for each kernel that computes, with its letter above; letters and stems give way to each other."""
+    taken: list[Stem] = []
     for letter, (name, intensity, measured) in zip(LETTERS, points, strict=False):
+        if not intensity:
+            continue
         speed = plot.limit(intensity) if measured is None else measured
         x, y = plot.x(intensity), plot.y(speed)
-        at = min(y, plot.y(plot.limit(intensity))) - 24
-        while any(abs(x - other) < 22 and abs(at - height) < 20 for other, height in taken):
-            at -= 21
-        taken.append((x, at))
-        stem = tag("path", d=f"M{number(x)} {number(y)}V{number(at)}", class_="n-line")
+        stem = _stem((x, y), min(y, plot.y(plot.limit(intensity))), taken)
+        taken.append(stem)
+        at_x, at = stem[1]
+        line = tag("path", d=f"M{number(x)} {number(y)}L{number(at_x)} {number(at)}", class_="n-line")
         dot = tag("circle", cx=x, cy=y, r=4, class_="n-op n-cut")
         place = {"data-point": allowed(name), "data-intensity": f"{intensity:g}", "data-flops": f"{speed:g}"}
-        yield tag("g", tooltip(_told(plot, name, intensity, measured)), stem, dot, _letter(x, at, letter), **place)
+        yield tag("g", tooltip(_told(plot, name, intensity, measured)), line, dot, _letter(at_x, at, letter), **place)
+
+
+Stem = tuple[tuple[float, float], tuple[float, float]]  # from a dot to its letter
+
+
+def _stem(dot: tuple[float, float], roof_at: float, taken: Sequence[Stem]) -> Stem:
+    """Return the stem of a dot, to above the roof: straight if it can be, else askew, and longer if that won't do."""
+    x, _ = dot
+    for far in range(28, 280, 14):
+        for degrees in sorted(range(-85, 90, 5), key=abs):
+            angle = math.radians(degrees)
+            end = x + far * math.sin(angle), roof_at - far * math.cos(angle)
+            if 0 <= end[0] <= WIDTH and all(_apart((dot, end), other) for other in taken):
+                return dot, end
+    return dot, (x, roof_at - 21 * len(taken) - 21)
+
+
+def _apart(a: Stem, b: Stem) -> bool:
+    """Whether neither of two letters lies on the other, nor on the other's stem."""
+    letters = math.dist(a[1], b[1]) >= 21
+    return letters and min(_distance(a[1], b), _distance(b[1], a)) >= 11.5
+
+
+def _distance(point: tuple[float, float], stem: Stem) -> float:
+    """Return how far a point is from a stem."""
+    (x0, y0), (x1, y1) = stem
+    along = ((point[0] - x0) * (x1 - x0) + (point[1] - y0) * (y1 - y0)) / ((x1 - x0) ** 2 + (y1 - y0) ** 2)
+    share = min(1.0, max(0.0, along))
+    return math.dist(point, (x0 + share * (x1 - x0), y0 + share * (y1 - y0)))
 
 
 def _letter(x: float, y: float, letter: str) -> str:

@@ -181,12 +181,14 @@ def _bars(found: Moments, row: Row, scale: Scale, high: float) -> Iterator[str]:
     """Yield what a row does: bars as high as the share of lanes that run, over a track that is as high as all."""
     yield text(-8, high / 2 + 4, row.name, class_="n-ink", font_size=11, text_anchor="end")
     for phase, mine, share in _parts(found, row):
+        marked = [s.place for s in row.stops if s.phase == phase and not (s.barrier and s.passed)]
         left, wide = float(scale.starts[phase]), len(share) * scale.unit
         yield tag("rect", x=left, y=0, width=wide, height=high, class_="n-idle")
         for start, end, mean in zip(*_runs(share, scale.step), strict=True):
             if mean > 0:
                 x, width = left + float(start) * scale.unit, float(end - start) * scale.unit
-                yield _bar(found, row, mine[start:end], float(mean), x, width, high)
+                named = not any(start <= place < end for place in marked)  # no words under a mark
+                yield _bar(found, row, mine[start:end], float(mean), x, width, high, named)
         waits = float(scale.ends[phase]) - scale.mark - left - wide
         if waits > 0.5 and any(s.barrier and s.passed and s.phase == phase for s in row.stops):
             line = f"M{number(left + wide)} {number(high / 2)}h{number(waits)}"
@@ -194,8 +196,10 @@ def _bars(found: Moments, row: Row, scale: Scale, high: float) -> Iterator[str]:
             yield tag("path", told, d=line, class_="n-rule", stroke_width=2, stroke_dasharray="2 3", data_waits=phase)
 
 
-def _bar(found: Moments, row: Row, mine: np.ndarray, mean: float, x: float, width: float, high: float) -> str:
-    """Return one bar, with its lines of source."""
+def _bar(
+    found: Moments, row: Row, mine: np.ndarray, mean: float, x: float, width: float, high: float, named: bool
+) -> str:
+    """Return one bar, with its lines of source on it if it is ``named`` and there is room."""
     lines = f"line{'s' * (len(np.unique(found.line[mine])) > 1)} {ranges(found.line[mine])}"
     active = np.flatnonzero(found.lanes[mine].any(0))
     who = f"lanes {ranges(active)}" if row.lane is None else row.name
@@ -206,7 +210,7 @@ def _bar(found: Moments, row: Row, mine: np.ndarray, mean: float, x: float, widt
         **{"x": x, "y": high - 1 - tall, "width": max(width - 0.5, 0.5), "height": tall},
         **{"class": "n-mark", "data-warp": row.warp, "data-moments": len(mine), "data-share": mean},
     )
-    if width < breadth(lines, 10) + 6 or tall < 12:
+    if not named or width < breadth(lines, 10) + 6 or tall < 12:
         return box
     return box + text(x + width / 2, high / 2 + 3.5, lines, class_="n-on", font_size=10, text_anchor="middle")
 

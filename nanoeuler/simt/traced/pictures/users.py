@@ -50,8 +50,8 @@ def users(
     The colours are those of a picture of the accesses ``among``; None: of just these.
     """
     records, count = trace.accesses[access], len(cells)
-    block, thread = records["block"].astype(np.int64), records["thread"].astype(np.int64)
-    who = {"warp": thread // WARP_SIZE, "block": 0 * thread}.get(by, thread)
+    block, who = units(trace, access, by)
+    thread = records["thread"].astype(np.int64)
     several = np.bincount(np.unique(np.stack([cell, block, who]), axis=1)[0], minlength=count)
     times = np.bincount(cell, minlength=count)
     threads_ = trace.accesses["thread"][access if among is None else among]
@@ -68,6 +68,13 @@ def users(
     order = np.lexsort((access, cell))
     starts = np.searchsorted(cell[order], np.arange(count + 1))
     return Users(order, starts, access, several, key, np.asarray(kinds), fills, names)
+
+
+def units(trace: Trace, access: np.ndarray, by: By) -> tuple[np.ndarray, np.ndarray]:
+    """Return who does each access: the block, and the thread or warp in it, int64; of a block as a whole 0."""
+    records = trace.accesses[access]
+    block, thread = records["block"].astype(np.int64), records["thread"].astype(np.int64)
+    return block, {"warp": thread // WARP_SIZE, "block": 0 * thread}.get(by, thread)
 
 
 def _meanings(trace: Trace, by: By, times: np.ndarray, used: int) -> tuple[Sequence[str], Sequence[str]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.simt.traced.pictures.cells import Cells, laid_out
-from nanoeuler.simt.traced.pictures.choice import Index, Line, block_number, kind_number, on_line, one_array
+from nanoeuler.simt.traced.pictures.choice import KINDS, Index, Line, block_number, kind_number, on_line, one_array
 from nanoeuler.simt.traced.pictures.region import shown_region, touches
 from nanoeuler.simt.traced.pictures.wording import kind_of, plural, position, ranges, source
 from nanoeuler.simt.traced.recorder import TracedArray
@@ -76,7 +76,7 @@ def _subject(trace: Trace, one: TracedArray, kind: str | None, block: Index | No
         made += f", of warps {ranges(trace.warps)}"
     if trace.lines is not None:
         made += f" · traced on lines {ranges(trace.lines)}"
-    if kind is not None:
-        made += f" · {kind}s only"
+    if (number := kind_number(kind)) is not None:
+        made += f" · {list(KINDS)[number]}s only"
     copies = {"shared": "each block has a copy of its own", "local": "each thread has a copy of its own"}
     return made + (f" · {copies[one.scope]}" if one.scope in copies else "")

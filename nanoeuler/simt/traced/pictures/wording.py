@@ -8,11 +8,11 @@ import numpy as np
 
 from nanoeuler.simt.faults import Position
 from nanoeuler.simt.launch import coordinates
+from nanoeuler.simt.traced.numbers import LineNumbers
 from nanoeuler.simt.traced.recorder import Instruction, TracedArray
 from nanoeuler.simt.traced.result import Trace
 
 DONE = ("read", "written", "updated atomically")  # by the kind of an access
-DOES = ("reads", "writes", "atomically updates")
 
 
 def plural(count: int, noun: str) -> str:
@@ -69,11 +69,9 @@ def value(given: Any) -> str:
     return str(given)
 
 
-def line_name(trace: Trace, instruction: Instruction) -> str:
-    """Return which line an instruction stands in, with its file where that is not the kernel's."""
-    if instruction.file == trace.file:
-        return f"line {instruction.line}"
-    return f"line {instruction.line} of {Path(instruction.file).name}"
+def line_name(trace: Trace, place: Instruction | LineNumbers) -> str:
+    """Return which line something stands in, with its file where that is not the kernel's."""
+    return f"line {place.line}" + ("" if place.file == trace.file else f" of {Path(place.file).name}")
 
 
 def source(trace: Trace, instruction: Instruction) -> str:

@@ -129,6 +129,19 @@ def counted(out):
 
 
 @cuda.jit
+def shared_histogram(counts, x):
+    """Shared atomics on the elements that ``x`` says."""
+    s = cuda.shared.array(64, int32)
+    t = cuda.threadIdx.x
+    for k in range(t, 64, cuda.blockDim.x):
+        s[k] = 0
+    cuda.syncthreads()
+    cuda.atomic.add(s, x[t], 1)
+    cuda.syncthreads()
+    counts[t] = s[t]
+
+
+@cuda.jit
 def parted(out):
     """A barrier that some threads never come to."""
     i = cuda.threadIdx.x
@@ -301,6 +314,26 @@ def leaving_marks(x):
     a += x[i + 4]
     if a > b:
         cuda.syncthreads()
+
+
+@cuda.jit
+def transposing(out, x):
+    """Through a tile that is written by rows and read by columns."""
+    tile = cuda.shared.array((4, 4), float32)
+    j = cuda.threadIdx.x
+    i = cuda.threadIdx.y
+    tile[i, j] = x[i, j]
+    cuda.syncthreads()
+    out[i, j] = tile[j, i]
+
+
+@cuda.jit
+def mirrored(x):
+    """Each thread writes an element and reads the one on the other side of the diagonal."""
+    j, i = cuda.grid(2)
+    x[i, j] = 1
+    if x[j, i] < 0:
+        x[i, j] = 2
 
 
 @cuda.jit

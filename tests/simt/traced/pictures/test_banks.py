@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba.cuda", reason="kernels are written with numba.cuda: python -m pip install -e '.[gpu]'")
 
 from simt.traced.pictures import kernels
-from simt.traced.pictures.reading import line_of, marked, read, texts
+from simt.traced.pictures.reading import line_of, marked, read, texts, told
 
 from nanoeuler import simt
 from nanoeuler.errors import UserError
@@ -69,9 +69,32 @@ def test_a_broadcast_and_eight_bytes_a_lane() -> None:
 def test_atomics_take_turns() -> None:
     trace = simt.trace(kernels.counted, 1, 40, (np.zeros(40, np.int32),))
     line = line_of(kernels.counted, "cuda.atomic.add")
-    assert costs(banks(trace, line)) == ["32 wavefronts where 1 would do: atomics take turns"]
-    assert costs(banks(trace, line, warp=1)) == ["8 wavefronts where 1 would do: atomics take turns"]
+    said = "wavefronts where 1 would do: atomics take turns"
+    assert costs(banks(trace, line)) == [f"32 {said}, 31 lanes wait for another at the same address"]
+    assert costs(banks(trace, line, warp=1)) == [f"8 {said}, 7 lanes wait for another at the same address"]
     assert words(banks(trace, line, warp=1)) == [[8] + [0] * 31]
+
+
+def test_lanes_that_wait_for_their_turn_are_no_words() -> None:
+    """A histogram: 4 lanes update one word, 2 another of the same bank, and 1 each of two others."""
+    bins = np.array([0, 0, 0, 0, 32, 32, 1, 2], np.int32)
+    trace = simt.trace(kernels.shared_histogram, 1, 8, (np.zeros(64, np.int32), bins))
+    picture = banks(trace, line_of(kernels.shared_histogram, "cuda.atomic.add"))
+    root = read(picture)
+    assert costs(picture) == [
+        "6 wavefronts where 1 would do: atomics take turns, 4 lanes wait for another at the same address"
+    ]
+    assert words(picture) == [[6, 1, 1] + [0] * 29]
+    assert "turns" in texts(root)
+    assert not {"words", "word that a lane wants"} & set(texts(root))
+    assert told(marked(root, "bank")[0]) == "bank 0: 6 turns, to update 2 words"
+    found = {(e.get("data-lanes"), told(e).partition("\n")[2]) for e in marked(root, "word-bank")}
+    assert found == {
+        ("0,1,2,3", "one after the other: 3 lanes wait"),
+        ("4,5", "one after the other: 1 lane waits"),
+        *(("6", ""), ("7", "")),
+    }
+    assert "words" in texts(read(banks(trace, line_of(kernels.shared_histogram, "counts[t] = s[t]"))))
 
 
 def test_partial_warps_and_turns() -> None:

@@ -1,7 +1,9 @@
 """Grids of arrays against what the trace says, element by element."""
 
 import itertools
+import re
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from nanoeuler import simt
 from nanoeuler.errors import UserError
 from nanoeuler.simt.traced.pictures.colours import CATEGORIES, SEVERAL, ramp
 from nanoeuler.simt.traced.pictures.grid import grid
+from nanoeuler.simt.traced.pictures.picture import Picture
 
 KINDS = {"reads": 1, "writes": 2, "atomically updates": 4}
 
@@ -42,7 +45,7 @@ def expected(trace: simt.Trace, array: str, **which: Any) -> dict[tuple[int, ...
 
 def check(trace: simt.Trace, array: str, shape: tuple[int, ...], **which: Any) -> None:
     """Compare a grid by thread, and one by count, with the trace."""
-    said = expected(trace, array, **which)
+    said = expected(trace, array, **{name: value for name, value in which.items() if name != "tooltips"})
     drawn, colours = elements(grid(trace, array, **which)), ramp(trace.launch.block_threads)
     assert set(drawn) == set(np.ndindex(shape))
     for index, square in drawn.items():
@@ -118,7 +121,7 @@ def test_no_axis() -> None:
 def test_squares_do_not_overlap_and_lie_inside() -> None:
     for shape in ((1,), (97,), (2000,), (3, 5), (70, 2), (2, 300), (100, 40), (3, 5, 4), (40, 2, 2)):
         trace = simt.trace(kernels.nothing, 1, 1, (np.zeros(shape, np.float32),))
-        root = read(grid(trace, "x"))
+        root = read(grid(trace, "x", tooltips=True))
         left, _, width, height = map(float, root.get("viewBox", "").split())
         squares = marked(root, "index")
         assert len(squares) == np.prod(shape)
@@ -191,14 +194,14 @@ def test_what_stands_in_the_elements() -> None:
 def test_the_tooltip_tells_who_does_what_where() -> None:
     trace = simt.trace(kernels.row_sum, 2, 64, (np.zeros(2, np.float32), np.ones((2, 64), np.float32)))
     tree, first = line_of(kernels.row_sum, "+= partial"), line_of(kernels.row_sum, "partial[t] = total")
-    said = told(elements(grid(trace, "partial", block=1))[32,]).split("\n")
+    said = told(elements(grid(trace, "partial", block=1, kind="all"))[32,]).split("\n")
     assert said == [
         "partial[32]",
         f"written on line {first} by thread 32 of block 1: 1",
         f"read on line {tree} by thread 0 of block 1: 1",
     ]
     assert (
-        told(elements(grid(trace, "partial"))[0,])
+        told(elements(grid(trace, "partial", kind="all"))[0,])
         .split("\n")[-1]
         .startswith(f"read on line {line_of(kernels.row_sum, '= partial[0]')} by thread 0 of block 0: 64")
     )
@@ -218,11 +221,13 @@ def test_a_shared_array_is_that_of_one_block() -> None:
 
 def test_kinds_and_lines_choose_accesses() -> None:
     trace = simt.trace(kernels.shifted, 1, 6, (numbers(8), 2))
-    assert [e.get("data-kinds") for e in elements(grid(trace, "x")).values()] == list("11333322")
-    assert [e.get("data-kinds") for e in elements(grid(trace, "x", kind="read")).values()] == list("11111100")
-    assert [e.get("data-users") for e in elements(grid(trace, "x", kind="write")).values()] == list("00111111")
+    assert [e.get("data-kinds") for e in elements(grid(trace, "x", kind="all")).values()] == list("11333322")
+    for kind, column, expected_ in (("read", "data-kinds", "11111100"), ("write", "data-users", "00111111")):
+        for name in (kind, f"{kind}s"):
+            assert [e.get(column) for e in elements(grid(trace, "x", kind=name)).values()] == list(expected_)
+            assert f" · {kind}s only" in " ".join(texts(read(grid(trace, "x", kind=name))))
     line = line_of(kernels.shifted, "x[i + step] =")
-    with pytest.raises(UserError, match="unknown kind 'store': use read, write, atomic"):
+    with pytest.raises(UserError, match="unknown kind 'store': use read, write, atomic, or all"):
         grid(trace, "x", kind="store")
     with pytest.raises(UserError, match=f"line 1 accesses no memory in this trace; lines that do: {line}"):
         grid(trace, "x", line=1)
@@ -231,11 +236,11 @@ def test_kinds_and_lines_choose_accesses() -> None:
 def test_arrays_that_overlap_count_for_each_other() -> None:
     memory = numbers(12)
     trace = simt.trace(kernels.both, 1, 8, (memory[:8], memory[4:]))
-    squares = elements(grid(trace, "x"))
+    squares = elements(grid(trace, "x", kind="all"))
     assert [e.get("data-kinds") for e in squares.values()] == list("11113333")
     line = line_of(kernels.both, "y[i] =")
     assert told(squares[5,]) == f"x[5]\nwritten as y on line {line} by thread 1: 1\nread on line {line} by thread 5: 1"
-    assert [e.get("data-users") for e in elements(grid(trace, "y")).values()] == list("22221111")
+    assert [e.get("data-users") for e in elements(grid(trace, "y", kind="all")).values()] == list("22221111")
 
 
 def test_views_of_other_types_and_windows() -> None:
@@ -276,7 +281,7 @@ def test_a_large_array_is_shown_where_it_is_touched() -> None:
     trace = simt.trace(kernels.wide, 1, 40, (np.zeros(50257, np.int64),))
     with pytest.raises(UserError, match=r"x\[0:39001\] has 39,001 elements.*4,096 at most.*part=np.s_\[0:32\]"):
         grid(trace, "x")
-    assert len(elements(grid(trace, "x", part=np.s_[:2000]))) == 2000
+    assert len(elements(grid(trace, "x", part=np.s_[:1000]))) == 1000
     with pytest.raises(UserError, match="nothing that was chosen touches x"):
         grid(trace, "x", kind="read")
 
@@ -307,7 +312,7 @@ def test_what_cannot_be_drawn_is_said() -> None:
     ):
         grid(trace, "s")
     numbers_ = [a.number for a in trace.arrays if a.name == "s"]
-    assert [len(elements(grid(trace, n))) for n in numbers_] == [4, 4]
+    assert [len(elements(grid(trace, n, kind="all"))) for n in numbers_] == [4, 4]
     assert "each thread has a copy of its own" in " ".join(texts(read(grid(trace, "mine"))))
     with pytest.raises(UserError, match=r"by='threads' \(did you mean 'thread'\?\)"):
         grid(trace, "out", by="threads")  # type: ignore[arg-type]
@@ -340,9 +345,83 @@ def test_text_is_escaped() -> None:
 def test_size_and_speed_of_a_full_grid() -> None:
     trace = simt.trace(kernels.transposed, (2, 2), (32, 32), (np.zeros((64, 64), np.float32), numbers(64, 64)))
     picture = grid(trace, "out")
-    assert len(picture.svg) < 1_500_000
+    assert len(picture.svg) < 300_000
     inside = [text for text in texts(read(picture)) if text.isdigit() and int(text) > 64]
     assert "999" in inside
     assert max(map(int, inside)) == 1023  # of the legend: in a square of 16 pixels there is no room for it
     assert inside.count("1023") == 1
-    check(trace, "out", (64, 64))
+
+
+def squares_of(path: ElementTree.Element) -> set[tuple[str, ...]]:
+    """Return the upper left corners of the squares that are drawn as one."""
+    return set(re.findall(r"M([-\d.]+) ([-\d.]+)h", path.get("d", "")))
+
+
+def test_many_elements_of_a_colour_are_one_shape() -> None:
+    """Each element is drawn once, in the colour that it has where it is drawn by itself."""
+    trace = simt.trace(kernels.transposed, (2, 2), (32, 32), (np.zeros((60, 62), np.float32), numbers(62, 60)))
+    root = read(grid(trace, "out"))
+    paths = marked(root, "key")
+    drawn = [(corner, p.get("data-key"), p.get("fill")) for p in paths for corner in squares_of(p)]
+    assert {told(p) for p in paths} == {str(n) for n in range(1024)}
+    alone = elements(grid(trace, "out", tooltips=True)).values()
+    assert sorted(drawn) == sorted(((e.get("x"), e.get("y")), e.get("data-key"), e.get("fill")) for e in alone)
+    check(trace, "out", (60, 62), tooltips=True)
+    assert marked(read(grid(trace, "out", part=np.s_[:3], tooltips=False)), "index") == []
+
+
+# Who writes, and who reads
+
+
+def panels(picture: Picture) -> dict[str, dict[int, ElementTree.Element]]:
+    """Return the squares of each grid of a picture, by their numbers."""
+    return {p.get("data-panel", ""): dict(enumerate(marked(p, "index"))) for p in marked(read(picture), "panel")}
+
+
+def test_what_one_writes_and_another_reads_has_two_grids() -> None:
+    trace = simt.trace(kernels.transposing, 1, (4, 4), (np.zeros((4, 4), np.float32), numbers(4, 4)))
+    found = panels(grid(trace, "tile"))
+    assert list(found) == ["who writes", "who reads"]
+    rows, columns = np.arange(16).tolist(), np.arange(16).reshape(4, 4).T.ravel().tolist()
+    assert [int(e.get("data-key", "")) for e in found["who writes"].values()] == rows
+    assert [int(e.get("data-key", "")) for e in found["who reads"].values()] == columns
+    assert {e.get("data-kinds") for e in found["who writes"].values()} == {"2"}
+    assert {e.get("data-kinds") for e in found["who reads"].values()} == {"1"}
+    assert {"who writes", "who reads"} <= set(texts(read(grid(trace, "tile"))))
+    assert "×2" in texts(read(grid(trace, "tile", kind="all")))
+    assert list(panels(grid(trace, "tile", by="block"))) == list(panels(grid(trace, "tile", by="count"))) == [""]
+    assert list(panels(grid(trace, "tile", by="warp"))) == [""]  # there is only one
+
+
+def test_what_one_thread_does_alone_has_one_grid() -> None:
+    trace = simt.trace(kernels.product, 1, (4, 4), (np.zeros((4, 4), np.float32), numbers(4, 4), numbers(4, 4)))
+    assert [list(panels(grid(trace, name))) for name in ("a", "c", "ta")] == [[""], [""], ["who writes", "who reads"]]
+    trace = simt.trace(kernels.rewritten, 1, 32, (np.zeros((1, 64), np.float32), 2))
+    assert list(panels(grid(trace, "x"))) == [""]
+
+
+def test_two_grids_lie_beside_or_below_each_other_and_stay_small() -> None:
+    for side in (4, 32, 64):
+        threads = min(side, 32)
+        x = np.zeros((side, side), np.float32)
+        trace = simt.trace(kernels.mirrored, (side // threads,) * 2, (threads, threads), (x,))
+        picture = grid(trace, "x")
+        assert len(picture.svg) < 350_000
+        root = read(picture)
+        assert len(marked(root, "panel")) == 2
+        assert float(root.get("width", "")) < 1250
+
+
+# What the colours mean
+
+
+def test_a_ramp_is_told_only_where_there_is_one() -> None:
+    counts = np.zeros(1, np.int32)
+    trace = simt.trace(kernels.histogram, 2, 128, (counts, np.zeros(256, np.int32)))
+    said = texts(read(grid(trace, "counts")))
+    assert {"×n: by n threads", "×256"} <= set(said)
+    assert not [t for t in said if t.startswith("thread")]
+    trace = simt.trace(kernels.copy, 1, 128, (np.zeros(9, np.float32), numbers(9)))
+    assert "thread, by its number in its block of 128: no others come" in texts(read(grid(trace, "out")))
+    trace = simt.trace(kernels.copy, 1, 128, (np.zeros(128, np.float32), numbers(128)))
+    assert {"thread, by its number in its block", "127"} <= set(texts(read(grid(trace, "out"))))

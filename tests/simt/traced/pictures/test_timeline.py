@@ -98,6 +98,14 @@ def test_warp_operations_are_ticks() -> None:
     assert len(marked(root, "barrier")) == 3
 
 
+def test_no_words_are_under_a_tick() -> None:
+    def named(trace: Any) -> list[str]:
+        return [text for text in texts(read(timeline(trace))) if text.startswith("lines ")]
+
+    assert named(simt.trace(kernels.uneven, 1, 64, (floats(64),)))
+    assert not named(simt.trace(kernels.exchanged, 1, 64, (floats(64), floats(64))))
+
+
 def test_which_block() -> None:
     trace = simt.trace(kernels.row_sum, 3, 64, (floats(3), floats(3, 100)), blocks=[(1,), (2,)])
     assert timeline(trace).svg == timeline(trace, block=1).svg
