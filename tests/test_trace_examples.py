@@ -23,6 +23,7 @@ from nanoeuler.trace_examples import (
     launches_of,
     letters_of,
     resolve,
+    short_name,
     sizes,
     trace_launches,
 )
@@ -128,6 +129,22 @@ def test_results_are_those_of_numpy() -> None:
     traced = list(trace_launches(work, Part()))
     assert [one.trace.kernel for one in traced] == ["sum_columns", "product", "product"]
     np.testing.assert_allclose(dweight, dout.T @ x, rtol=1e-5, atol=1e-5)
+
+
+def test_short_names_are_one_for_each_op_and_kernel() -> None:
+    addresses = {e.address for e in examples()} | set(kernels())
+    assert len({short_name(address) for address in addresses}) == len(addresses)
+    assert short_name("nanoeuler.gpu.rmsnorm:rmsnorm_forward") == "rmsnorm_forward"
+    assert short_name("nanoeuler.gpu.ladder.rmsnorm:thread_per_row") == "ladder.rmsnorm.thread_per_row"
+
+
+def test_a_module_proposes_all_that_it_has() -> None:
+    with pytest.raises(UserError, match=r"gpu\.rope has rope_forward, rope_backward, turn_pairs; --list"):
+        resolve("rope")
+    with pytest.raises(UserError, match=r"did you mean 'rope_forward'"):
+        resolve("rope:rope_forwrd")
+    with pytest.raises(UserError, match=r"gpu\.rmsnorm has .*; nanoeuler\.gpu\.ladder\.rmsnorm has run_thread"):
+        resolve("rmsnorm:zzzzzzzzz")
 
 
 def test_a_later_launch_reads_what_an_earlier_one_wrote() -> None:

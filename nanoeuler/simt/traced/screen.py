@@ -2,7 +2,8 @@
 
 ``#`` is a lane that runs the line, ``.`` one that does not, ``O`` and ``o`` are the chosen thread. In the picture of an
 array that has too many elements for their values, ``#`` is known, ``+`` known in part, ``.`` never written; ``r`` and
-``w`` are what the chosen warp reads and writes in the step.
+``w`` are what the chosen warp reads and writes in the step. At an ``if`` or ``while`` ``T`` is a lane for which the
+condition is true, ``f`` one for which it is false.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 from nanoeuler.console import visible
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
 from nanoeuler.simt.source import Source
+from nanoeuler.simt.traced.branches import Branches
 from nanoeuler.simt.traced.contents import Leaf, leaves
 from nanoeuler.simt.traced.recorder import READ, TracedArray, Wait
 from nanoeuler.simt.traced.steps import Step, shown, warp
@@ -36,13 +38,16 @@ OUTCOME = "What follows is what happened here, a GPU may do otherwise."
 SHORT = 40  # characters of a variable's value
 
 
-def step_lines(stepper: "Stepper", width: int) -> Iterator[Line]:
+def step_lines(stepper: "Stepper", branches: Branches, width: int) -> Iterator[Line]:
     """Yield what is shown of the step at which a stepper is."""
     step = stepper.step
     yield from ((line, "bold") for line, _ in flow(headline(stepper), width, ", "))
     yield from source_lines(stepper, step.line - AROUND, step.line + AROUND, width)
     yield lanes_line(stepper)
-    yield from thread_lines(stepper, width)
+    taken = branches.taken(step.number)
+    if taken is not None:
+        yield branch_line(stepper, taken)
+    yield from thread_lines(stepper, width, taken)
     for array, leaf in shared_arrays(stepper):
         yield from picture(stepper, array, leaf, width)
 
@@ -91,14 +96,26 @@ def lanes_line(stepper: "Stepper") -> Line:
     return f"warp {number}  {''.join(marks)}  {count}", "green" if lanes.any() else "dim"
 
 
+def branch_line(stepper: "Stepper", taken: np.ndarray) -> Line:
+    """Return for which lanes of the chosen warp the condition of the step is true."""
+    number, lanes = stepper.thread // WARP_SIZE, warp(stepper.step, stepper.thread // WARP_SIZE)
+    true = lanes & np.isin(np.arange(WARP_SIZE) + number * WARP_SIZE, taken)
+    count = len(stepper.warp_threads)
+    marks = "".join("T" if t else "f" if there else "." for t, there in zip(true[:count], lanes[:count], strict=True))
+    head = f"warp {number}"
+    return f"{'true':<{len(head)}}  {marks}  {int(true.sum())} of {int(lanes.sum())}", ""
+
+
 # A thread
 
 
-def thread_lines(stepper: "Stepper", width: int) -> Iterator[Line]:
+def thread_lines(stepper: "Stepper", width: int, taken: np.ndarray | None) -> Iterator[Line]:
     """Yield what the chosen thread does in the step, and its variables: ``*`` marks those that it has just assigned."""
     step, thread = stepper.step, stepper.thread
     index = coordinates(thread, stepper.trace.launch.block)
-    yield from flow([f"thread {index}{absence(stepper)}", *deeds(stepper)], width, "  ")
+    decides = taken is not None and thread in step.threads
+    found = [f"finds it {str(thread in taken).lower()}"] if decides and taken is not None else []
+    yield from flow([f"thread {index}{absence(stepper)}", *deeds(stepper), *found], width, "  ")
     new = {v.name for v in stepper.steps.assignments(step.number) if v.thread == thread}
     values = {name: value for name, value in stepper.variables.items() if not isinstance(value, str)}
     words = [f"{'*' if name in new else ''}{name} = {clipped(shown(value))}" for name, value in values.items()]

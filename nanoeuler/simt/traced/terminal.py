@@ -17,6 +17,7 @@ from rich.text import Text
 
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
+from nanoeuler.simt.traced.branches import Branches
 from nanoeuler.simt.traced.contents import leaves
 from nanoeuler.simt.traced.screen import OUTCOME, Line, columns, lane_table, source_lines, step_lines, table
 from nanoeuler.simt.traced.steps import Step, shown
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 
 HELP = """\
-n, next [COUNT]         the next step, or so many on
+n, s, next [COUNT]      the next step, or so many on
 b, back [COUNT]         back a step, or so many
 n thread, n warp        on to where the chosen thread or warp takes part; or b
 barrier, barrier back   on or back to where the whole block waits
@@ -39,23 +40,27 @@ warp W                  look at the first thread of this warp
 p, print NAME           a variable or array: p tile, p tile[2, :8], p tile[row]
 locals                  the variables of all lanes of the warp
 l, list                 the whole function
-w, where                the functions that the thread is in
+w, bt, where            the functions that the thread is in
 q, quit                 leave
 
 A step shows what there is when its line, marked ->, has been done. All threads
 of a block go side by side. warp: # is a lane that runs the line, . one that
-does not, O or o the chosen thread. *name has just been assigned. The map of a
-large array: # known, + partly known, . never written, r and w what the chosen
-warp reads and writes in this step."""
+does not, O or o the chosen thread. true: T is a lane for which the condition of
+an if or while is true, f one for which it is false. *name has just been
+assigned. The map of a large array: # known, + partly known, . never written,
+r and w what the chosen warp reads and writes in this step."""
 
-SHORT = {"n": "next", "b": "back", "p": "print", "l": "list", "t": "thread", "w": "where", "?": "help"}
+SHORT = {
+    **{"n": "next", "s": "next", "step": "next", "b": "back", "t": "thread"},
+    **{"p": "print", "l": "list", "w": "where", "bt": "where", "?": "help"},
+}
 
 
 class Terminal:
     """Reads commands, and shows where the stepper is."""
 
     def __init__(self, stepper: "Stepper") -> None:
-        self.stepper = stepper
+        self.stepper, self.branches = stepper, Branches(stepper.steps)
         self.console = Console(file=sys.stdout, highlight=False)
         self.width = max(40, min(WIDTH, self.console.width)) if self.console.is_terminal else WIDTH
         self.ended, self.again = False, ""
@@ -115,7 +120,7 @@ class Terminal:
     def show(self) -> None:
         """Show the current step."""
         self.say("")
-        self.lines(step_lines(self.stepper, self.width))
+        self.lines(step_lines(self.stepper, self.branches, self.width))
 
     # Commands
 
@@ -223,6 +228,10 @@ class Terminal:
             raise UserError(f"what is '{name}'?{nearest(name, [*known, *names])} There is {there}")
         for leaf in found:
             part = selected(self.stepper.array(leaf), bracket + index, known)
+            if not part.shape:
+                unknown = np.all(np.ma.getmaskarray(part))
+                self.tell(f"{leaf}{bracket}{index} = {'not written yet' if unknown else shown(part[()])}")
+                continue
             self.say(f"{leaf}{bracket}{index}: {part.dtype} {list(part.shape)}", "bold")
             self.lines(table(part, self.width))
 

@@ -102,8 +102,8 @@ def test_what_is_up_to_the_caller() -> None:
     text = report(trace, note="the third of four", width=160, legend=False)
     assert text.splitlines()[2:4] == ["the third of four", ""]
     assert "how often a warp came to the line" not in text
-    assert "* float32(2) + " in text
-    assert "* float32(2) + " not in report(trace)
+    assert "* float32(2) + " in text.partition(" line   times")[2]
+    assert "* float32(2) + " not in report(trace).partition(" line   times")[2]
     assert max(map(len, text.splitlines())) in range(WIDTH + 1, 161)
 
 

@@ -84,7 +84,8 @@ def test_what_is_left_of_a_frame() -> None:
 
 def test_the_end_is_the_grid() -> None:
     trace = row_sum()
-    moving, still = marked(read(animation(trace, "partial")), "index"), marked(read(grid(trace, "partial", kind="all")), "index")
+    pictures = animation(trace, "partial"), grid(trace, "partial", kind="all")
+    moving, still = (marked(read(picture), "index") for picture in pictures)
     look = ("fill", "data-index", "data-users", "data-kinds")
     assert [[e.get(k) for k in look] for e in moving] == [[e.get(k) for k in look] for e in still]
     assert {e.get("fill") for e in moving} == {ramp(64)[0], SEVERAL}
