@@ -307,6 +307,7 @@ class Trace:
         line: "Line | None" = None,
         block: "Index | None" = None,
         part: Any = None,
+        tooltips: bool | None = None,
     ) -> "Picture":
         """Draw an array, coloured by who touches each element.
 
@@ -318,7 +319,7 @@ class Trace:
         """
         from nanoeuler.simt.traced.pictures.grid import grid
 
-        return grid(self, array, by=by, kind=kind, line=line, block=block, part=part)
+        return grid(self, array, by=by, kind=kind, line=line, block=block, part=part, tooltips=tooltips)
 
     def animation(
         self,

@@ -35,7 +35,7 @@
       this.threads = data.block[0] * data.block[1] * data.block[2];
       this.words = Math.ceil(this.threads / LANES);
       this.texts = data.texts.split("\n");
-      this.steps = columns(data.steps, ["block", "function", "line", "kind", "barrier", "threads", "frame", "masks"]);
+      this.steps = columns(data.steps, ["block", "function", "line", "kind", "barrier", "threads", "taken", "frame", "masks"]);
       this.accesses = columns(data.accesses, ["counts", "thread", "grid", "cell", "kind", "text"]);
       this.assigned = columns(data.assignments, ["counts", "thread", "name", "text"]);
       this.waits = columns(data.waits, ["counts", "thread", "text"]);
@@ -63,6 +63,12 @@
 
     // Threads. The lanes of a warp that run a step are bits, lane 0 the lowest.
     lanes(step, warp) { return this.steps.masks[this.steps.threads[step] * this.words + warp]; }
+
+    // The lanes for which the condition of a step is true, as bits; null where a step has none.
+    taken(step, warp) {
+      const set = this.steps.taken[step];
+      return set ? this.steps.masks[(set - 1) * this.words + warp] : null;
+    }
 
     runs(step, thread) { return (this.lanes(step, thread >>> 5) >>> (thread & 31) & 1) === 1; }
 
@@ -364,8 +370,8 @@
       const title = h("b", {}, grid.name);
       this.node.append(
         h("summary", {}, title, ` ${grid.scope} ${grid.dtype} [${grid.shape.join(", ")}] `, this.known),
-        h("div", { class: "tools" }, toggle, this.pager, this.where),
-        h("div", { class: "scroll" }, this.table), this.readout,
+        h("div", { class: "tools" }, toggle, this.pager, this.where, this.readout),
+        h("div", { class: "scroll" }, this.table),
       );
       this.node.addEventListener("toggle", () => this.update());
       this.table.addEventListener("mouseover", (event) => this.tell(event.target));
@@ -459,10 +465,13 @@
     reveal(marked) {
       const panel = this.table.parentNode;
       const cell = this.cells.find(({ place }) => marked.has(place) && marked.get(place).rank === 2);
-      if (!cell || panel.scrollWidth <= panel.clientWidth) return;
+      if (!cell) return;
       const left = cell.node.offsetLeft - panel.offsetLeft;
-      const seen = left > panel.scrollLeft + 50 && left < panel.scrollLeft + panel.clientWidth - 60;
-      if (!seen) panel.scrollLeft = left - panel.clientWidth / 2;
+      const top = cell.node.offsetTop - panel.offsetTop;
+      const across = left > panel.scrollLeft + 50 && left < panel.scrollLeft + panel.clientWidth - 60;
+      const down = top > panel.scrollTop + 20 && top < panel.scrollTop + panel.clientHeight - 40;
+      if (!across && panel.scrollWidth > panel.clientWidth) panel.scrollLeft = left - panel.clientWidth / 2;
+      if (!down && panel.scrollHeight > panel.clientHeight) panel.scrollTop = top - panel.clientHeight / 2;
     }
 
     fill(contents, marked) {
@@ -536,18 +545,27 @@
       this.build();
       this.update();
       root.addEventListener("keydown", (event) => this.key(event));
+      root.addEventListener("keyup", (event) => { // a space is for play, wherever the focus is: it presses no button
+        if (event.key === " " && event.target.tagName !== "SELECT") event.preventDefault();
+      });
     }
 
     // The frame of the page
 
     build() {
       this.root.append(...[
-        this.head(), this.faults(), this.controls(), this.timeline(),
+        this.head(), this.faults(), this.controls(), this.help(), this.timeline(),
         h("div", { class: "body" }, h("div", {}, this.code(), this.across()), this.side()), this.arrays(),
-        h("p", { class: "keys" }, "Keys: ← → step, space plays, b and B barriers, t and T the steps of this thread, " +
-          "↑ ↓ lanes, Home and End. Shown is what there is when the marked line has been done. All threads of a block " +
+        h("p", { class: "keys" }, "Shown is what there is when the marked line has been done. All threads of a block " +
           "go side by side here; on a GPU each warp runs at its own pace between barriers."),
       ].filter(Boolean));
+    }
+
+    help() {
+      const keys = [["← →", "step"], ["space", "play, pause"], ["b B", "barriers"], ["t T", "steps of this thread"],
+        ["↑ ↓", "lanes"], ["Home End", "first, last step"]];
+      return h("p", { class: "keys" }, "Click the panel, then: ",
+        ...keys.flatMap(([key, what]) => [h("kbd", {}, key), ` ${what}  `]));
     }
 
     head() {
@@ -709,8 +727,7 @@
     key(event) {
       const target = event.target.tagName;
       const native = target === "SELECT" || (target === "INPUT" && event.key.startsWith("Arrow"));
-      const pressed = event.key === " " && (target === "BUTTON" || target === "SUMMARY");
-      if (event.ctrlKey || event.metaKey || event.altKey || native || pressed) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || native) return;
       const first = (this.thread >>> 5) * LANES;
       const lane = (by) => clamp(this.thread + by, first, Math.min(this.launch.threads, first + LANES) - 1);
       const acts = {
@@ -772,6 +789,7 @@
       const running = launch.lanes(step, warp);
       const nodes = [...this.laneCells.children];
       const all = launch.running(step);
+      const taken = launch.taken(step, warp);
       this.waiting = [];
       let [ended, stuck] = [0, 0];
       nodes.forEach((node, lane) => {
@@ -781,6 +799,7 @@
         else if (over) ended++;
         else if (!here) this.waiting.push(warp * LANES + lane);
         node.className = here ? "on" : over ? "over" : "off";
+        if (here && taken >>> lane & 1) node.classList.add("yes");
         if (warp * LANES + lane === thread) node.classList.add("me");
         node.setAttribute("aria-pressed", String(warp * LANES + lane === thread));
       });
@@ -792,6 +811,10 @@
         const [who, s] = lanes === 1 ? ["1 lane", "s"] : [`${lanes} lanes`, ""];
         return h("li", { class: KINDS[kind] }, `${who} ${["read", "write", "change"][kind]}${s} ${name}`);
       }));
+      if (taken !== null && running) {
+        const text = `true for ${bits(taken)} of ${bits(running)} lanes${taken ? ", underlined" : ""}`;
+        this.doing.append(h("li", { class: "c" }, text));
+      }
     }
 
     // The warps of the block, each as a bar of the lanes that run.
@@ -825,6 +848,10 @@
         const text = `${before}${launch.label(launch.grids[a.grid], a.cell)}${sign}${a.text}${behind}`;
         return h("li", { class: KINDS[a.kind] }, text);
       });
+      const taken = launch.taken(step, thread >>> 5);
+      if (taken !== null && last === step) {
+        deeds.push(h("li", { class: "c" }, `finds it ${taken >>> (thread & 31) & 1 ? "true" : "false"}`));
+      }
       deeds.push(...launch.waitsOf(step, thread).map((text) => h("li", { class: "wait" }, text)));
       this.deeds.replaceChildren(...deeds);
       const stack = launch.stack(step, thread);
@@ -943,9 +970,12 @@
       const named = jupyter || code || page.getAttribute("theme") || page.dataset.theme;
       if (named === "dark" || named === "light") document.documentElement.dataset.theme = named;
     };
+    let measured = false;
     const height = () => {
       const wanted = Math.min(2000, root.offsetHeight);
-      if (wanted > frame.clientHeight || wanted < frame.clientHeight - 200) frame.style.height = `${wanted}px`;
+      const spare = frame.clientHeight - wanted; // a little may stay, so that the page does not jump at each step
+      if (!measured || spare < 0 || spare > 60) frame.style.height = `${wanted}px`;
+      measured = true;
     };
     theme();
     new MutationObserver(theme).observe(body, { attributes: true });

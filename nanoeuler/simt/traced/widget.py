@@ -17,6 +17,7 @@ import numpy as np
 from nanoeuler.console import format_bytes, visible
 from nanoeuler.errors import UserError
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
+from nanoeuler.simt.traced.branches import Branches
 from nanoeuler.simt.traced.contents import Leaf, leaves
 from nanoeuler.simt.traced.recorder import TracedArray
 from nanoeuler.simt.traced.screen import extent, waited
@@ -40,7 +41,7 @@ def notebook_html(stepper: "Stepper") -> str:
     title = html.escape(f"Steps of {stepper.trace.kernel}", quote=True)
     page = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
-        f'<body style="margin:0;display:grid;min-height:100vh">{fragment}</body></html>'
+        f'<body style="margin:0">{fragment}</body></html>'
     )
     return (
         f'<iframe class="nanoeuler-frame" title="{title}" style="width:100%;height:{HEIGHT}px;border:0" '
@@ -165,14 +166,20 @@ def _function(functions: list[dict[str, Any]], file: str, line: int) -> int:
 
 
 def _steps(stepper: "Stepper", functions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the steps: where each is, in which call, and which threads run it, as a number of a set of them."""
+    """Return the steps: where each is, in which call, and which threads run it, as a number of a set of them.
+
+    ``taken`` is the set of those for which the condition of a step is true, plus 1; 0 where there is no condition.
+    """
     steps, words = stepper.steps, -(-stepper.trace.launch.block_threads // WARP_SIZE)
     sets: dict[bytes, int] = {}
     frames = {frame: n for n, frame in enumerate(_frames(stepper))}
     kinds = {"enter": 0, "statement": 1, "return": 2}
     of_step = [sets.setdefault(s.threads.tobytes(), len(sets)) for s in steps.list]
+    branches = Branches(steps)
+    taken = [branches.taken(s.number) for s in steps.list]
+    of_taken = [0 if t is None else 1 + sets.setdefault(t.tobytes(), len(sets)) for t in taken]
     masks = np.zeros((len(sets), words), np.int64)
-    for which, threads in enumerate(np.frombuffer(t, np.int64) for t in sets):
+    for which, threads in enumerate(np.frombuffer(bytearray(t), np.int64) for t in sets):
         np.bitwise_or.at(masks[which], threads // WARP_SIZE, 1 << threads % WARP_SIZE)
     return {
         "count": len(steps),
@@ -182,6 +189,7 @@ def _steps(stepper: "Stepper", functions: list[dict[str, Any]]) -> dict[str, Any
         "kind": column([kinds[s.kind] for s in steps.list]),
         "barrier": column([s.barrier for s in steps.list]),
         "threads": column(of_step),
+        "taken": column(of_taken),
         "frame": column([frames[steps.frame_of[s.execution]] for s in steps.list]),
         "frames": [_frame(stepper, frame, frames, functions) for frame in frames],
         "masks": column(masks.reshape(-1)),

@@ -1,5 +1,6 @@
 """The page of a trace: valid and complete HTML, the numbers beside their lines, nothing from elsewhere, all escaped."""
 
+import html
 import html.parser
 import json
 import re
@@ -14,7 +15,7 @@ from simt.traced import kernels
 
 from nanoeuler import simt
 from nanoeuler.errors import UserError
-from nanoeuler.simt.traced.page import document, page, save_page, summary_of
+from nanoeuler.simt.traced.page import document, notebook, page, save_page, summary_of
 from nanoeuler.simt.traced.page.html import VOID, element, words
 from nanoeuler.simt.traced.page.prose import prose
 from nanoeuler.simt.traced.page.source import coloured, percent
@@ -369,6 +370,45 @@ def test_a_page_keeps_a_summary() -> None:
     assert summary_of(text) == kept
     assert summary_of(page(traced_copy(), title="copy")) is None
     assert json.loads(json.dumps(kept)) == kept
+
+
+# In a notebook
+
+
+def test_a_cell_shows_a_trace_in_a_frame_of_its_own() -> None:
+    out, x = np.zeros(32, np.float32), np.arange(160, dtype=np.float32)
+    trace = simt.trace(kernels.strided_through_tile, 1, 32, (out, x))
+    shown = notebook(trace)
+    assert re.fullmatch(r'<iframe class="nanoeuler-frame" title="[^"<>]*" style="[^"<>]*" srcdoc="[^"<>]*"></iframe>',
+                        shown)  # fmt: skip
+    text = html.unescape(shown.partition('srcdoc="')[2])
+    text = text.rpartition('"></iframe>')[0]
+    reader = read_part(text)
+    assert reader.links == []  # they would lead to the notebook
+    assert 'class="source"' in text
+    assert "Worth a look" in text
+    assert f'print(trace), trace.grid("out"), trace.sectors({line_of(trace, "= x[")}), trace.banks(' in text
+    assert len(shown) < 60_000
+
+
+def read_part(text: str) -> Reader:
+    """Return a document taken apart that is no page of ours."""
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []
+    assert reader.outside == []
+    assert len(reader.ids) == len(set(reader.ids))
+    return reader
+
+
+def test_a_cell_shows_faults_first_and_escapes_all() -> None:
+    trace = simt.trace(kernels.unordered, 1, 64, (np.zeros(64, np.float32),))
+    text = html.unescape(notebook(trace))
+    assert text.index('role="alert"') < text.index('class="source"')
+    text = notebook(simt.trace(kernels.nothing, 1, 1, (np.zeros(1, np.float32),)))
+    assert "trace.sectors(" not in text
+    assert "trace.grid(" not in text
 
 
 # Its parts

@@ -19,6 +19,7 @@ from simt.traced.catalogue import CORRECT, FAULTY, traced
 from nanoeuler.errors import UserError
 from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced import widget
+from nanoeuler.simt.traced.branches import Branches
 from nanoeuler.simt.traced.contents import leaves
 from nanoeuler.simt.traced.stepper import Stepper, step
 from nanoeuler.simt.traced.steps import shown, warp
@@ -152,6 +153,7 @@ const answers = cases.map(({ data, asked }) => {
   return asked.map(([step, thread]) => ({
     line: launch.steps.line[step],
     lanes: launch.lanes(step, thread >>> 5),
+    taken: launch.taken(step, thread >>> 5),
     last: launch.last(step, thread),
     ended: launch.ended(step, thread),
     next: launch.turn(step, thread, 1),
@@ -182,8 +184,11 @@ def expected(at):
     frames = steps.stack(position, thread)
     new = {v.name for v in steps.assignments(position) if v.thread == thread}
     current = steps.frame_of[at.step.execution]
+    taken = Branches(steps).taken(position)
+    mine_taken = None if taken is None else [int(t) % 32 for t in taken if t // WARP_SIZE == thread // WARP_SIZE]
     return {
         "line": at.step.line,
+        "taken": None if mine_taken is None else sum(1 << lane for lane in mine_taken),
         "lanes": sum(1 << lane for lane, there in enumerate(warp(at.step, thread // WARP_SIZE).tolist()) if there),
         "last": -1 if steps.last(position, thread) is None else steps.last(position, thread),
         "ended": later is None or steps[later].block != block,
@@ -358,11 +363,49 @@ def test_keys_and_buttons_move_it(tmp_path):
 
 
 @browser
+def test_a_space_plays_wherever_the_focus_is(tmp_path):
+    script = """<script>
+      const root = document.querySelector(".nanoeuler-stepper"), log = [];
+      const space = (target) => {
+        const down = new KeyboardEvent("keydown", { key: " ", bubbles: true, cancelable: true });
+        const up = new KeyboardEvent("keyup", { key: " ", bubbles: true, cancelable: true });
+        const prevented = [target.dispatchEvent(down), target.dispatchEvent(up)].map((went) => !went);
+        log.push([root.querySelector("[aria-label=Play]") ? "stands" : "plays", ...prevented]);
+      };
+      ["[aria-label='Step (→)']", "summary", "[aria-label=Step]", ".lanes button", "select"].forEach((where) => {
+        space(root.querySelector(where));
+      });
+      document.body.dataset.log = JSON.stringify(log);
+    </script>"""
+    dom = dumped(tmp_path, html_fragment(small()) + script)
+    assert json.loads(html.unescape(re.search(r'data-log="([^"]*)"', dom)[1])) == [
+        *(["plays", True, True], ["stands", True, True]),
+        *(["plays", True, True], ["stands", True, True]),
+        ["stands", False, False],  # it opens the choice
+    ]
+    assert plain(part(dom, '<p class="keys">', "</p>")).startswith("Click the panel, then: ← → step")
+    assert dom.index('<p class="keys">') < dom.index('class="timeline"')
+
+
+@browser
+def test_a_condition_is_told(tmp_path):
+    at = small()
+    asked = next(s.number for s in at.steps.list if at.trace.source_line(s.line).strip() == "if t < 2:")
+    dom = dumped(tmp_path, html_fragment(at), f"#step={asked}&thread=3")
+    assert "true for 2 of 4 lanes, underlined" in dom
+    assert '<li class="c">finds it false</li>' in dom
+    lanes = re.findall(r'<button type="button" tabindex="-1" title="thread [^"]*" class="([\w ]+)', dom)
+    assert lanes == ["on yes", "on yes", "on", "on me"]
+    assert "finds it" not in dumped(tmp_path, html_fragment(at), f"#step={asked + 1}&thread=3").split("</script>")[-1]
+
+
+@browser
 def test_in_a_frame_nothing_escapes(tmp_path):
     ask = """<script>
       document.body.dataset.jpThemeLight = "false";
       setTimeout(() => {
         const inside = [...document.querySelectorAll("iframe")].map((frame) => frame.contentDocument);
+        document.body.dataset.spare = inside.map((d) => d.defaultView.innerHeight - d.body.scrollHeight).join(" ");
         document.body.dataset.seen = inside.map((d) => `${d.title}, ${d.documentElement.dataset.theme}`).join("; ");
       }, 500);
     </script>"""
@@ -370,6 +413,7 @@ def test_in_a_frame_nothing_escapes(tmp_path):
     assert "<title>safe</title>" in dom
     assert 'data-seen="Steps of sums, dark; Steps of sums, dark"' in dom
     assert dom.count("<iframe") == 2
+    assert 'data-spare="0 0"' in dom
     heights = [int(n) for n in re.findall(r'<iframe class="nanoeuler-frame"[^>]* style="[^"]*height: ?(\d+)px', dom)]
     assert len(heights) == 2
     assert all(300 < n != widget.HEIGHT for n in heights)  # each has measured itself

@@ -1,5 +1,6 @@
 """The page of a trace: one HTML file with all that there is to see."""
 
 from nanoeuler.simt.traced.page.document import page, save_page, summary_of
+from nanoeuler.simt.traced.page.notebook import notebook
 
-__all__ = ["page", "save_page", "summary_of"]
+__all__ = ["notebook", "page", "save_page", "summary_of"]

@@ -48,24 +48,24 @@ class Cells:
         return tuple(axis[int(i)] for axis, i in zip(self.region, place, strict=True))
 
 
-def laid_out(array: TracedArray, region: Region) -> Cells:
-    """Return where the elements of a region lie."""
+def laid_out(array: TracedArray, region: Region, room: float = WIDTH) -> Cells:
+    """Return where the elements of a region lie, in ``room`` pixels of width if they can."""
     axes = [axis for axis, r in enumerate(region) if len(r) > 1]
     if len(axes) > 1:
-        return _panels(array, region, axes)
-    return _lines(array, region, axes[0] if axes else None)
+        return _panels(array, region, axes, room)
+    return _lines(array, region, axes[0] if axes else None, room)
 
 
-def _side(columns: int) -> float:
-    return float(max(SMALLEST, min(LARGEST, WIDTH // columns)))
+def _side(columns: int, room: float) -> float:
+    return float(max(SMALLEST, min(LARGEST, room // columns)))
 
 
-def _lines(array: TracedArray, region: Region, axis: int | None) -> Cells:
+def _lines(array: TracedArray, region: Region, axis: int | None, room: float) -> Cells:
     """Return a single axis, wrapped."""
     values: Sequence[int] = region[axis] if axis is not None else (0,)
     count = len(values)
     columns = min(count, 32 if count <= 1024 else 64)
-    side = _side(columns)
+    side = _side(columns, room)
     wraps = count > columns
     left = float(math.ceil(breadth(str(values[-1]), 10) + 8)) if wraps else 0.0
     places = np.arange(count)
@@ -77,13 +77,13 @@ def _lines(array: TracedArray, region: Region, axis: int | None) -> Cells:
     return Cells(array, region, side, x, y, left + columns * side, 14 + -(-count // columns) * side, frame)
 
 
-def _panels(array: TracedArray, region: Region, axes: Sequence[int]) -> Cells:
+def _panels(array: TracedArray, region: Region, axes: Sequence[int], room: float) -> Cells:
     """Return a panel for each index of all axes but the last two that are longer than 1."""
     outer, (down, across) = axes[:-2], axes[-2:]
     rows, columns = len(region[down]), len(region[across])
     wide = min(columns, FEW_COLUMNS if rows <= FEW_ROWS else COLUMNS)
-    side = _side(wide)
-    tall = ROWS if rows > ROWS and wide * side < WIDTH / 2 else rows
+    side = _side(wide, room)
+    tall = ROWS if rows > ROWS and wide * side < room / 2 else rows
     left = float(math.ceil(breadth(str(max(region[down])), 10) + 8))
     top = 14.0 + (16 if outer else 0)
     x, y = np.zeros((rows, columns)), np.zeros((rows, columns))
@@ -92,7 +92,7 @@ def _panels(array: TracedArray, region: Region, axes: Sequence[int]) -> Cells:
     for place in np.ndindex(*(len(region[a]) for a in outer)):
         for r, c in ((r, c) for r in range(0, rows, tall) for c in range(0, columns, wide)):
             high, broad = min(tall, rows - r), min(wide, columns - c)
-            if at_x and at_x + left + broad * side > WIDTH + left:
+            if at_x and at_x + left + broad * side > room + left:
                 at_x, at_y, row_height = 0.0, at_y + row_height + GAP, 0.0
             x[r : r + high, c : c + broad] = at_x + left + np.arange(broad) * side
             y[r : r + high, c : c + broad] = (at_y + top + np.arange(high) * side)[:, None]

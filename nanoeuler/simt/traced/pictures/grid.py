@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.errors import UserError, nearest
-from nanoeuler.simt.traced.pictures.cells import GAP, WIDTH, Cells
+from nanoeuler.simt.traced.pictures.cells import GAP, WIDTH, Cells, laid_out
 from nanoeuler.simt.traced.pictures.choice import Index, Line
 from nanoeuler.simt.traced.pictures.drawing import head, number, text
 from nanoeuler.simt.traced.pictures.legend import legend
@@ -75,7 +75,9 @@ def grid(
     whole = np.ones(len(seen.cell), np.bool_)
     parts = {"": whole} if kind is not None or by == "count" else _parts(trace, seen, by)
     found = {name: users(trace, cells, seen.cell[of], seen.access[of], by, seen.access) for name, of in parts.items()}
-    beside = len(parts) > 1 and 2 * cells.width + 2 * GAP <= WIDTH
+    narrow = laid_out(cells.array, cells.region, WIDTH / 2 - 3 * GAP)
+    beside = len(parts) > 1 and 2 * (narrow.width + GAP) <= WIDTH
+    cells = narrow if beside else cells
     width = max(2 * (cells.width + GAP) if beside else cells.width, NARROWEST)
     many = len(parts) * len(cells) > MANY if tooltips is None else not tooltips
     top, y = head(f"{named(cells.array, cells.region)}: {BY[by]}", [seen.subject], width, seen.code)
