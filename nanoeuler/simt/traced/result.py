@@ -285,6 +285,11 @@ class Trace:
     def __str__(self) -> str:
         return self.report()
 
+    def _repr_html_(self) -> str:
+        from nanoeuler.simt.traced.page import notebook
+
+        return notebook(self)
+
     def __repr__(self) -> str:
         return f"<Trace of {self.kernel}: {len(self.accesses):,} accesses, {len(self.faults)} faults>"
 
@@ -309,10 +314,11 @@ class Trace:
         part: Any = None,
         tooltips: bool | None = None,
     ) -> "Picture":
-        """Draw an array, coloured by who touches each element.
+        """Draw an array, coloured by who touches each element; by who writes and by who reads, where they are others.
 
-        ``by`` "thread", "lane", "warp", "block" or "count"; ``kind`` "read", "write" or "atomic"; ``part`` an index,
-        ``np.s_[:8, :8]``. More: ``help(nanoeuler.simt.traced.pictures.grid)``.
+        ``by`` "thread", "lane", "warp", "block" or "count"; ``kind`` "reads", "writes", "atomics" or, in one grid,
+        "all"; ``part`` an index, ``np.s_[:8, :8]``; ``tooltips`` for each element even where there are many. More:
+        ``help(nanoeuler.simt.traced.pictures.grid)``.
 
         Raises:
             UserError: there is no such array, line or block, or the array is too large to be drawn whole.

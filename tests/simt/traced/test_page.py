@@ -282,6 +282,7 @@ def test_lines_worth_a_look_have_their_pictures_before_all_else(monkeypatch: pyt
     trace = simt.trace(kernels.strided_through_tile, 1, 32, (out, x))
     far, store = line_of(trace, "= x["), line_of(trace, "s[i * 8] = ")
     monkeypatch.setattr(document, "ROOM", 0)
+    monkeypatch.setattr(document, "STEPS", 0)
     text = page(trace, title="strided")
     read(text)
     advice = text[text.index("<h4>Worth a look") : text.index("<h3>Source, line by line")]

@@ -284,6 +284,7 @@ def test_a_trace_has_its_numbers_report_and_pictures() -> None:
     loads = next(i.line for i in found.instructions if i.text == "a[row, start + tx]")
     pictures = [found.grid("ta"), found.sectors(loads), found.banks(line), found.timeline(), found.animation("ta")]
     assert all(picture.svg.startswith("<svg") for picture in pictures)
+    assert "ta[ty, k]" in found._repr_html_()
     with pytest.raises(UserError, match="nothing was done on line 1; lines on which something was: "):
         found.line(1)
 

@@ -53,13 +53,15 @@ def page(
     """
     given = [launches] if isinstance(launches, (Trace, Traced)) else list(launches)
     traced = [Traced(t, steps=t if t.variables else None) if isinstance(t, Trace) else t for t in given]
-    articles, room, place = [], STEPS, ROOM
+    steps, room = [], STEPS
+    for one in traced:
+        steps.append(_stepper(one.steps, room))
+        room -= len(steps[-1])
+    articles, place = [], ROOM + room // 2  # what the steps have not taken is for pictures too
     for number, one in enumerate(traced, 1):
-        steps = _stepper(one.steps, room)
-        room -= len(steps)
         pictures = drawn(figures(one.trace, numbers(one.trace)), place // (len(traced) - number + 1), f"-{number}")
         place -= sum(len(picture) for group in pictures[0].values() for picture in group)
-        articles.append(_article(number, one, steps, pictures, card, len(traced)))
+        articles.append(_article(number, one, steps[number - 1], pictures, card, len(traced)))
     files = dict.fromkeys(one.trace.file for one in traced)
     head = element("header", element("h1", words(title)), prose(about), *map(_file, files), _contents(traced))
     body = [head, element("main", *articles), element("footer", element("p", words(FOOT)))]

@@ -32,7 +32,7 @@ FEW = 512  # elements of an array that is small: in a grid of more of them none 
 OF_HINT = 3  # lines of one thing that is worth a look, at most, whose pictures are always shown
 LARGEST = 800_000  # characters of one picture
 #: Which pictures get room first.
-ADVISED, OTHER_LINES, TIMELINE, SMALL, ANIMATION, LARGE, LARGE_ANIMATION = range(7)
+ADVISED, OTHER_LINES, TIMELINE, SMALL, ANIMATION, LARGE_SHARED, LARGE, LARGE_ANIMATION = range(8)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ def _grid(trace: Trace, array: TracedArray, what: str, **how: Any) -> Figure:
     given = "".join(f', {name}="{value}"' for name, value in how.items())
     call = f"trace.grid({_named_in_call(trace, array)}{given})"
     draw = partial(grid, trace, array.number, tooltips=small, **how)
-    return Figure("arrays", f"{_label(trace, array)}: {what}", call, SMALL if small else LARGE, draw)
+    turn = SMALL if small else LARGE_SHARED if array.scope == "shared" else LARGE
+    return Figure("arrays", f"{_label(trace, array)}: {what}", call, turn, draw)
 
 
 def _named_in_call(trace: Trace, array: TracedArray) -> str:
