@@ -58,6 +58,12 @@ class Source:
         """The function's name."""
         return self.function.__name__
 
+    @property
+    def lines(self) -> range:
+        """The lines of the file that it stands on, its decorators included."""
+        first = min([self.tree.lineno, *(d.lineno for d in self.tree.decorator_list)])
+        return range(first, (self.tree.end_lineno or first) + 1)
+
     def everything(self) -> Iterator["Source"]:
         """This function and all that it calls, each once."""
         seen: dict[FunctionType, Source] = {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from nanoeuler.errors import UserError
 from nanoeuler.simt.launch import WARP_SIZE, Dimensions, Launch, coordinates, launch_shape
-from nanoeuler.simt.source import Source, read
+from nanoeuler.simt.source import read
 from nanoeuler.simt.traced.execute import trace
 from nanoeuler.simt.traced.recorder import TooLongError
 from nanoeuler.simt.traced.result import Trace
@@ -51,12 +51,7 @@ def lines_of(kernel: Any) -> list[range]:
         UnsupportedError: it has no source that can be followed.
     """
     source = read(kernel)
-    return [_lines(each) for each in source.everything() if each.file == source.file]
-
-
-def _lines(source: Source) -> range:
-    first = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
-    return range(first, (source.tree.end_lineno or first) + 1)
+    return [each.lines for each in source.everything() if each.file == source.file]
 
 
 def _ranges(lines: list[range]) -> str:

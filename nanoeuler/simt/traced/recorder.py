@@ -70,7 +70,7 @@ class BasicBlock:
     number: int
     file: str
     function: str
-    kind: str  # "kernel", "call", "function", "if", "else", "loop", "test", "after"
+    kind: str  # "function", "call" (around it, at its place), "if", "else", "loop", "test" (of a while), "after"
     order: int  # its turn among what is in the block around it
     statements: list[Statement] = field(default_factory=list)
 

@@ -100,12 +100,11 @@ def _listing(trace: Trace, found: Numbers, width: int) -> str:
     lines = [" ".join(f"{name:>{size}}" for name, size in COLUMNS)]
     room = width - len(lines[0]) - 3
     for source in trace.source.everything():
-        first = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
-        places = [(source.file, n) for n in range(first, (source.tree.end_lineno or first) + 1)]
+        places = [(source.file, n) for n in source.lines]
         if source.function is not trace.function:
             if not any(place in found.lines for place in places):
                 continue
-            lines += ["", f"{source.name} ({Path(source.file).name}:{first})"]
+            lines += ["", f"{source.name} ({Path(source.file).name}:{source.lines[0]})"]
         lines += _numbered(trace, found, places, room)
     return "\n".join(lines)
 

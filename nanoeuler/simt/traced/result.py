@@ -102,8 +102,7 @@ class Trace:
     def __init__(self, source: Source, launch: Launch, recorder: Recorder, faults: tuple[Fault, ...]) -> None:
         self.source, self.launch, self.faults = source, launch, faults
         self.kernel, self.file, self.function = source.name, source.file, source.function
-        self.first_line = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
-        self.last_line = source.tree.end_lineno or self.first_line
+        self.first_line, self.last_line = source.lines[0], source.lines[-1]
         self.arrays: list[TracedArray] = recorder.arrays
         self.instructions: list[Instruction] = recorder.instructions
         self.basic_blocks: list[BasicBlock] = recorder.basic_blocks

@@ -13,7 +13,6 @@ import numpy as np
 
 from nanoeuler.console import visible
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
-from nanoeuler.simt.source import Source
 from nanoeuler.simt.traced.branches import Branches
 from nanoeuler.simt.traced.contents import Leaf, leaves
 from nanoeuler.simt.traced.recorder import READ, TracedArray, Wait
@@ -74,16 +73,9 @@ def source_lines(stepper: "Stepper", first: int, last: int, width: int) -> Itera
 def extent(stepper: "Stepper", step: Step) -> tuple[int, int]:
     """Return the first and last line of the function that a step is in."""
     for source in stepper.trace.source.everything():
-        start, end = lines_of(source)
-        if source.file == step.file and start <= step.line <= end:
-            return start, end
+        if source.file == step.file and step.line in source.lines:
+            return source.lines[0], source.lines[-1]
     return step.line, step.line
-
-
-def lines_of(source: Source) -> tuple[int, int]:
-    """Return the first and last line of a function, its decorators included."""
-    first = min([source.tree.lineno, *(d.lineno for d in source.tree.decorator_list)])
-    return first, source.tree.end_lineno or first
 
 
 def lanes_line(stepper: "Stepper") -> Line:

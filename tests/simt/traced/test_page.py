@@ -449,13 +449,13 @@ def test_docstrings(docstring: str | None, expected: str) -> None:
 def test_colours_of_source(tmp_path: Path) -> None:
     path = tmp_path / "k.py"
     path.write_text('def f(x):\n    """Two\n    lines."""\n    return x + 1  # "no" < text\n\nif (\n')
-    lines = coloured(str(path), 1, 4)
+    lines = coloured(str(path), range(1, 5))
     assert lines[0] == '<span class="k">def</span> f(x):'
     assert lines[1] == '    <span class="s">"""Two</span>'
     assert lines[2] == '<span class="s">    lines."""</span>'
     assert lines[3].endswith('<span class="m">1</span>  <span class="c"># "no" &lt; text</span>')
-    assert coloured(str(path), 6, 6) == ["if ("]  # no Python by itself
-    assert coloured(str(tmp_path / "missing.py"), 1, 2) == ["", ""]
+    assert coloured(str(path), range(6, 7)) == ["if ("]  # no Python by itself
+    assert coloured(str(tmp_path / "missing.py"), range(1, 3)) == ["", ""]
 
 
 def test_shares() -> None:

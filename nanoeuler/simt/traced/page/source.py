@@ -16,7 +16,6 @@ from nanoeuler.simt.source import Source
 from nanoeuler.simt.traced.numbers import LineNumbers, Numbers
 from nanoeuler.simt.traced.page.html import element, share_of, words
 from nanoeuler.simt.traced.result import Trace
-from nanoeuler.simt.traced.screen import lines_of
 
 #: Heading, what it is in full, and what it means, of each column before the source.
 COLUMNS = (
@@ -71,13 +70,11 @@ def shown_path(file: str) -> str:
 
 def listings(trace: Trace, found: Numbers, prefix: str) -> str:
     """Return the kernel's source, and folded that of each device function that ran, with numbers."""
-    made = [listing(trace.kernel, trace.file, (trace.first_line, trace.last_line), found, prefix), explanations()]
+    made = [listing(trace.kernel, trace.file, trace.source.lines, found, prefix), explanations()]
     for source in called(trace, found):
         place = f"{shown_path(source.file)}, line {source.tree.lineno}"
         summary = element("summary", element("code", words(source.name)), words(f" called, {place}"))
-        table = listing(
-            source.name, source.file, lines_of(source), found, prefix if source.file == trace.file else None
-        )
+        table = listing(source.name, source.file, source.lines, found, prefix if source.file == trace.file else None)
         made.append(element("details", summary, table, class_="figure"))
     return "".join(made)
 
@@ -94,39 +91,35 @@ def explanations() -> str:
 
 def linked(trace: Trace, found: Numbers, file: str, line: int) -> bool:
     """Whether a line is in the listings and has a name for links: those of the kernel's file have."""
-    parts = [(trace.first_line, trace.last_line), *(lines_of(s) for s in called(trace, found) if s.file == trace.file)]
-    return file == trace.file and any(first <= line <= last for first, last in parts)
+    sources = [trace.source, *called(trace, found)]
+    return file == trace.file and any(line in s.lines for s in sources if s.file == file)
 
 
 def called(trace: Trace, found: Numbers) -> list[Source]:
     """Return the device functions of which a line was counted, in the order of files and lines."""
     sources = [s for s in trace.source.everything() if s.function is not trace.function]
-    ran = [s for s in sources if any((s.file, line) in found.lines for line in _between(lines_of(s)))]
+    ran = [s for s in sources if any((s.file, line) in found.lines for line in s.lines)]
     unique = {(s.file, s.tree.lineno): s for s in ran}
     return [unique[place] for place in sorted(unique, key=lambda p: (p[0] != trace.file, p))]
 
 
-def listing(name: str, file: str, lines: tuple[int, int], found: Numbers, prefix: str | None = None) -> str:
+def listing(name: str, file: str, lines: range, found: Numbers, prefix: str | None = None) -> str:
     """Return a function as a table, a row for each line; ``prefix`` makes names for links to its lines."""
-    counted = {line: cells_of(found.lines[file, line]) for line in _between(lines) if (file, line) in found.lines}
+    counted = {line: cells_of(found.lines[file, line]) for line in lines if (file, line) in found.lines}
     used = [n for n in range(len(COLUMNS)) if any(cells[n].text for cells in counted.values())]
     heads = [element("th", words(COLUMNS[n][0]), scope="col", title=COLUMNS[n][1], class_="n") for n in used]
     head = [element("th", words("line"), scope="col", class_="at"), *heads,
             element("th", words("source"), scope="col", class_="code")]  # fmt: skip
     rows = [
         _row(line, [counted.get(line, EMPTY)[n] for n in used], [COLUMNS[n][0] for n in used], code, prefix)
-        for line, code in zip(_between(lines), coloured(file, *lines), strict=True)
+        for line, code in zip(lines, coloured(file, lines), strict=True)
     ]
-    indent = min((len(t) - len(t.lstrip()) for t in _texts(file, *lines) if t.strip()), default=0)
+    indent = min((len(t) - len(t.lstrip()) for t in _texts(file, lines) if t.strip()), default=0)
     table = element(
         "table", element("thead", element("tr", *head)), element("tbody", *rows), class_="source",
         style=f"--indent:{indent}ch" if indent else None,
     )  # fmt: skip
     return element("div", table, class_="scroll", role="region", aria_label=f"source of {name}", tabindex="0")
-
-
-def _between(lines: tuple[int, int]) -> range:
-    return range(lines[0], lines[1] + 1)
 
 
 def _row(line: int, cells: list["Cell"], labels: list[str], code: str, prefix: str | None) -> str:
@@ -190,13 +183,13 @@ def percent(share: float) -> str:
 # Colours of the language ----------------------------------------------------------------------------------------------
 
 
-def _texts(file: str, first: int, last: int) -> list[str]:
-    return [linecache.getline(file, line).rstrip("\n\r").expandtabs() for line in range(first, last + 1)]
+def _texts(file: str, lines: range) -> list[str]:
+    return [linecache.getline(file, line).rstrip("\n\r").expandtabs() for line in lines]
 
 
-def coloured(file: str, first: int, last: int) -> list[str]:
+def coloured(file: str, lines: range) -> list[str]:
     """Return lines of source as HTML, with comments, texts, keywords and numbers marked; plain if it is no Python."""
-    texts = _texts(file, first, last)
+    texts = _texts(file, lines)
     marks: list[list[tuple[int, int, str]]] = [[] for _ in texts]
     try:
         for kind, start, end in _tokens("\n".join(texts) + "\n"):
