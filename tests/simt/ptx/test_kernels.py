@@ -433,10 +433,7 @@ WRONG = [
     ((np.zeros(1, object), 1), "argument 'a' is an array of object"),
     (("text", 1), "argument 'a' is str"),
     ((np.zeros(1), (1, "text")), "argument 'b' is str"),
-    (
-        (np.zeros(1, np.longdouble), 1),
-        "kernel kernel: argument 'a' is of type ndarray, which no kernel takes .*: give a number",
-    ),
+    ((np.zeros(1, np.longdouble), 1), "kernel kernel: argument 'a' is an array of .*, which no GPU has: give float64"),
     ((np.zeros(1), 2**70), "argument 'b' is of type int, which no kernel takes .*too large"),
 ]
 
