@@ -48,7 +48,7 @@ def test_the_launch_does_not_change_what_a_warp_moves() -> None:
     for order in ("forward", "reverse", "random"):
         case = CASES["slice by 2"]
         args = np.zeros(192, np.float32), np.zeros(384, np.float32)[::2]
-        totals = numbers(simt.trace(case.kernel, 3, 64, args, order=order)).totals  # type: ignore[arg-type]
+        totals = numbers(simt.trace(case.kernel, 3, 64, args, order=order)).totals
         assert transactions(totals.loads) == (6, 48, 768)
         assert transactions(totals.stores) == (6, 24, 768)
 

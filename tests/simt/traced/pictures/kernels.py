@@ -1,14 +1,12 @@
-"""Kernels that the tests of pictures draw; what each touches is plain from its lines."""
+"""Kernels that the tests of pictures draw, with some that all tests of traces have; each is plain from its lines."""
 
 from numba import cuda, float32, float64, int32
-
-
-@cuda.jit
-def copy(out, x):
-    """Copy, with a guard."""
-    i = cuda.grid(1)
-    if i < x.size:
-        out[i] = x[i]
+from simt.traced.kernels import copy as copy
+from simt.traced.kernels import exchanged as exchanged
+from simt.traced.kernels import fields as fields
+from simt.traced.kernels import nothing as nothing
+from simt.traced.kernels import parted as parted
+from simt.traced.kernels import product as product
 
 
 @cuda.jit
@@ -17,26 +15,6 @@ def transposed(out, x):
     j, i = cuda.grid(2)
     if i < x.shape[0] and j < x.shape[1]:
         out[j, i] = x[i, j]
-
-
-@cuda.jit
-def product(c, a, b):
-    """A matrix product by square tiles of 4."""
-    ta = cuda.shared.array((4, 4), float32)
-    tb = cuda.shared.array((4, 4), float32)
-    tx = cuda.threadIdx.x
-    ty = cuda.threadIdx.y
-    row = cuda.blockIdx.y * 4 + ty
-    column = cuda.blockIdx.x * 4 + tx
-    total = float32(0)
-    for start in range(0, a.shape[1], 4):
-        ta[ty, tx] = a[row, start + tx]
-        tb[ty, tx] = b[start + ty, column]
-        cuda.syncthreads()
-        for k in range(4):
-            total += ta[ty, k] * tb[k, tx]
-        cuda.syncthreads()
-    c[row, column] = total
 
 
 @cuda.jit
@@ -65,13 +43,6 @@ def cube(out, x):
     k, j, i = cuda.grid(3)
     if i < x.shape[0] and j < x.shape[1] and k < x.shape[2]:
         out[i, j, k] = x[i, j, k]
-
-
-@cuda.jit
-def fields(out, points):
-    """Fields of records."""
-    i = cuda.threadIdx.x
-    out[i] = points[i].x + points[i].y
 
 
 @cuda.jit
@@ -142,29 +113,6 @@ def shared_histogram(counts, x):
 
 
 @cuda.jit
-def parted(out):
-    """A barrier that some threads never come to."""
-    i = cuda.threadIdx.x
-    out[i] = float32(1)
-    if i < 3:
-        cuda.syncthreads()
-    out[i] = float32(2)
-
-
-@cuda.jit
-def exchanged(out, x):
-    """A sum over the warp by shuffles, and a vote."""
-    i = cuda.threadIdx.x
-    value = x[i]
-    step = 16
-    while step > 0:
-        value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
-        step //= 2
-    if cuda.any_sync(0xFFFFFFFF, i == 7):
-        out[i] = value
-
-
-@cuda.jit
 def uneven(out):
     """Warps with more and less to do before a barrier; lanes that part."""
     i = cuda.threadIdx.x
@@ -179,12 +127,6 @@ def uneven(out):
         total -= float32(1)
     cuda.syncthreads()
     out[i] = total
-
-
-@cuda.jit
-def nothing(x):
-    """No access at all."""
-    x.size  # noqa: B018
 
 
 @cuda.jit

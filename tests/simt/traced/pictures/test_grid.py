@@ -315,7 +315,7 @@ def test_what_cannot_be_drawn_is_said() -> None:
     assert [len(elements(grid(trace, n, kind="all"))) for n in numbers_] == [4, 4]
     assert "each thread has a copy of its own" in " ".join(texts(read(grid(trace, "mine"))))
     with pytest.raises(UserError, match=r"by='threads' \(did you mean 'thread'\?\)"):
-        grid(trace, "out", by="threads")  # type: ignore[arg-type]
+        grid(trace, "out", by="threads")
     with pytest.raises(UserError, match="no array 'oot'"):
         grid(trace, "oot")
     with pytest.raises(UserError, match=r"block \(2, 0\) is not in the grid \(2, 2, 1\)"):
