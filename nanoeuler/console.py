@@ -181,6 +181,16 @@ def format_count(number: float) -> str:
     return _scaled(number, 1000, ("", "k", "M", "G", "T", "P", "E"))
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> plural(1, "thread"), plural(1200, "thread"), plural(2, "launch"), plural(3, "FAULT")
+    ('1 thread', '1,200 threads', '2 launches', '3 FAULTS')
+    """
+    ending = "es" if noun.endswith(("s", "ch")) else "S" if noun.isupper() else "s"
+    return f"{count:,} {noun}{'' if count == 1 else ending}"
+
+
 def format_bytes(number: float) -> str:
     """Return a size in bytes, in powers of 1024.
 

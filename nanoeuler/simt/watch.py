@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, RLock, Thread
 from typing import Any
 
-from nanoeuler.console import format_duration, is_terminal, visible
+from nanoeuler.console import format_duration, is_terminal, plural, visible
 from nanoeuler.errors import UserError
 from nanoeuler.simt.checked.execute import collect_faults
 from nanoeuler.simt.cuda.arguments import written
@@ -110,13 +110,13 @@ class Watch:
         idle = self._idle()
         kinds = Counter(fault.kind for fault in self.faults.values())
         lines = [
-            f"{_count(len(self.launches) + len(idle), 'kernel')} found, {len(self.launches)} launched: "
-            f"{_count(sum(self.launches.values()), 'launch', 'es')}, {_count(self.threads, 'thread')}, "
+            f"{plural(len(self.launches) + len(idle), 'kernel')} found, {len(self.launches)} launched: "
+            f"{plural(sum(self.launches.values()), 'launch')}, {plural(self.threads, 'thread')}, "
             f"{self.options.executor} executor, {format_duration(time.monotonic() - self.started)}"
         ]
         elsewhere = self.elsewhere()
         if elsewhere:
-            told = f"{_count(elsewhere['launch'], 'launch', 'es')}, {_count(elsewhere['fault'], 'fault')}"
+            told = f"{plural(elsewhere['launch'], 'launch')}, {plural(elsewhere['fault'], 'fault')}"
             lines.append(f"in processes that the script started: {told}")
         elif not self.launches:
             lines.append(
@@ -129,7 +129,7 @@ class Watch:
             lines.append(f"never launched: {', '.join(idle)}")
         if self.unwatched:
             lines.append(
-                f"{_count(self.unwatched, 'launch', 'es')} ran unwatched: of one kernel with the same shapes the first "
+                f"{plural(self.unwatched, 'launch')} ran unwatched: of one kernel with the same shapes the first "
                 f"{self.options.limit} are watched (--limit all: every one)"
             )
         told = ", ".join(f"{kind} {number}" for kind, number in sorted(kinds.items()))
@@ -137,7 +137,7 @@ class Watch:
             nothing = "no fault found" + (", as far as it ran" if self.refused or self.partial else "")
             if self.options.executor != "checked":
                 nothing += f"; the {self.options.executor} executor does not look for races"
-            lines.append(f"{_count(len(self.faults), 'fault')}: {told}" if kinds else nothing)
+            lines.append(f"{plural(len(self.faults), 'fault')}: {told}" if kinds else nothing)
         return "\n".join(lines)
 
     def _idle(self) -> list[str]:
@@ -155,10 +155,6 @@ class Watch:
             except UnsupportedError:
                 continue
         return run
-
-
-def _count(number: int, word: str, plural: str = "s") -> str:
-    return f"{number:,} {word}{'' if number == 1 else plural}"
 
 
 def _shape(value: Any) -> Any:
@@ -233,7 +229,7 @@ def _progress(kernel: str, launch: Launch) -> Iterator[Callable[[], None]]:
         yield block_done
         return
     done, started = Event(), time.monotonic()
-    what = f"{kernel}: {_count(launch.blocks, 'block')} of {_count(launch.block_threads, 'thread')}"
+    what = f"{kernel}: {plural(launch.blocks, 'block')} of {plural(launch.block_threads, 'thread')}"
 
     def show() -> None:
         wait = PATIENCE

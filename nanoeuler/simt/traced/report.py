@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nanoeuler.console import plural
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
 from nanoeuler.simt.traced.cards import Card, roofline
 from nanoeuler.simt.traced.hints import hints
@@ -63,24 +64,24 @@ def _head(trace: Trace) -> str:
         ran = f"all {launch.blocks} blocks" if launch.blocks > 1 else "its one block"
     else:
         shown = _few([str(coordinates(b, launch.grid)) for b in trace.blocks])
-        ran = f"{_count(len(trace.blocks), 'block')} of {launch.blocks}: {shown}"
+        ran = f"{plural(len(trace.blocks), 'block')} of {launch.blocks}: {shown}"
     if trace.warps is None or len(trace.warps) == warps:
         told = f"all {warps} warps of a block" if warps > 1 else "the one warp of a block"
     else:
         told = f"of the {warps} warps of a block only {_few([str(w) for w in sorted(trace.warps)])}"
     lines = [
         f"{where}, grid {launch.grid}, block {launch.block}",
-        f"ran {ran}; recorded {told}: {_count(len(trace.accesses), 'access')}",
+        f"ran {ran}; recorded {told}: {plural(len(trace.accesses), 'access')}",
     ]
     if trace.lines is not None:
-        lines.append(f"accesses and arithmetic only on {_count(len(trace.lines), 'line')}: sums are of these")
+        lines.append(f"accesses and arithmetic only on {plural(len(trace.lines), 'line')}: sums are of these")
     return "\n".join(lines)
 
 
 def _faults(trace: Trace) -> str:
     if not trace.faults:
         return ""
-    head = f"!!! {_count(len(trace.faults), 'FAULT')}: what follows is what happened here, a GPU may do otherwise"
+    head = f"!!! {plural(len(trace.faults), 'FAULT')}: what follows is what happened here, a GPU may do otherwise"
     return "\n".join(
         [head, *(line for fault in trace.faults for line in _wrapped(str(fault).expandtabs().splitlines()))]
     )
@@ -149,11 +150,11 @@ def _totals(found: Numbers) -> str:
     if totals.traffic.requests:
         distinct = f"{metric_bytes(totals.bytes_distinct)} if caches were perfect"
         rows.append(
-            ("moved", f"{metric_bytes(totals.bytes_moved)} in {_count(totals.traffic.sectors, 'sector')}; {distinct}")
+            ("moved", f"{metric_bytes(totals.bytes_moved)} in {plural(totals.traffic.sectors, 'sector')}; {distinct}")
         )
     if banks.requests:
-        passes = f"{_count(banks.wavefronts, 'wavefront')}, {banks.conflicts:,} of them for bank conflicts"
-        rows.append(("shared memory", f"{_count(banks.requests, 'warp instruction')}, {passes}"))
+        passes = f"{plural(banks.wavefronts, 'wavefront')}, {banks.conflicts:,} of them for bank conflicts"
+        rows.append(("shared memory", f"{plural(banks.requests, 'warp instruction')}, {passes}"))
     rows.append(("arithmetic", _arithmetic(totals)))
     if totals.flops and totals.traffic.requests:
         perfect = f"{totals.intensity_distinct:.3g} if caches were perfect"
@@ -165,7 +166,7 @@ def _totals(found: Numbers) -> str:
 
 def _traffic(traffic: Traffic) -> str:
     each, used = f"{traffic.sectors_per_request:.3g} each", f"{traffic.efficiency:.0%} of the bytes used"
-    text = f"{_count(traffic.requests, 'warp instruction')}, {_count(traffic.sectors, 'sector')} ({each}), {used}"
+    text = f"{plural(traffic.requests, 'warp instruction')}, {plural(traffic.sectors, 'sector')} ({each}), {used}"
     return text + (f"; {traffic.collisions:,} wait for another lane" if traffic.collisions else "")
 
 
@@ -213,10 +214,6 @@ def _hints(trace: Trace, found: Numbers) -> str:
 
 
 # Words --------------------------------------------------------------------------------------------------------------
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 'S' if what.isupper() else 's'}"
 
 
 def _few(names: list[str]) -> str:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nanoeuler.console import format_count
+from nanoeuler.console import format_count, plural
 from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.hints import hints
 from nanoeuler.simt.traced.numbers import Numbers
 from nanoeuler.simt.traced.page.html import element, share_of, words
 from nanoeuler.simt.traced.page.source import linked, percent, short
-from nanoeuler.simt.traced.pictures.wording import plural
 from nanoeuler.simt.traced.report import metric_bytes
 from nanoeuler.simt.traced.result import Trace
 from nanoeuler.simt.traced.screen import OUTCOME

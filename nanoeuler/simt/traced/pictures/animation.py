@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt.traced.pictures.cells import Cells
 from nanoeuler.simt.traced.pictures.choice import Index, Line
@@ -24,7 +25,7 @@ from nanoeuler.simt.traced.pictures.region import named
 from nanoeuler.simt.traced.pictures.squares import HALF, MANY, hatched, labels, meanings, outlines, squares
 from nanoeuler.simt.traced.pictures.users import By, Users, fill_of, name_of, patterns, users
 from nanoeuler.simt.traced.pictures.view import View, view
-from nanoeuler.simt.traced.pictures.wording import DONE, line_name, plural, source
+from nanoeuler.simt.traced.pictures.wording import DONE, line_name, source
 from nanoeuler.simt.traced.recorder import Instruction
 from nanoeuler.simt.traced.result import Trace
 

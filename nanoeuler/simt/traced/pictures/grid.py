@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt.traced.pictures.cells import GAP, WIDTH, Cells, laid_out
 from nanoeuler.simt.traced.pictures.choice import Index, Line
@@ -17,7 +18,6 @@ from nanoeuler.simt.traced.pictures.region import MOST, named
 from nanoeuler.simt.traced.pictures.squares import MANY, meanings, squares
 from nanoeuler.simt.traced.pictures.users import By, Users, units, users
 from nanoeuler.simt.traced.pictures.view import View, view
-from nanoeuler.simt.traced.pictures.wording import plural
 from nanoeuler.simt.traced.recorder import READ
 from nanoeuler.simt.traced.result import Trace
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.pictures.choice import WarpRequest
 from nanoeuler.simt.traced.pictures.colours import SEVERAL, ink_on, ramp
 from nanoeuler.simt.traced.pictures.drawing import tag, text, tooltip
-from nanoeuler.simt.traced.pictures.wording import element, plural, position, value
+from nanoeuler.simt.traced.pictures.wording import element, position, value
 from nanoeuler.simt.traced.result import ACTIONS, Trace
 
 SIDE, HIGH = 28.0, 22.0  # of a lane, in pixels

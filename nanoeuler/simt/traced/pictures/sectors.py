@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.simt.traced.pictures import lanes
 from nanoeuler.simt.traced.pictures.choice import Index, Line, WarpRequest, warp_requests
 from nanoeuler.simt.traced.pictures.colours import SEVERAL, ink_on
 from nanoeuler.simt.traced.pictures.drawing import breadth, head, number, tag, text, tooltip
 from nanoeuler.simt.traced.pictures.legend import legend
 from nanoeuler.simt.traced.pictures.picture import Picture, picture
-from nanoeuler.simt.traced.pictures.wording import element, line_name, plural, ranges, source
+from nanoeuler.simt.traced.pictures.wording import element, line_name, ranges, source
 from nanoeuler.simt.traced.result import Trace
 from nanoeuler.simt.traced.transactions import SECTOR, distinct_bytes, ideal_sectors, touched_sectors
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.errors import UserError
 from nanoeuler.simt.launch import WARP_SIZE
 from nanoeuler.simt.traced.pictures.choice import Index, block_number
@@ -12,7 +13,7 @@ from nanoeuler.simt.traced.pictures.drawing import breadth, head, number, tag, t
 from nanoeuler.simt.traced.pictures.legend import legend
 from nanoeuler.simt.traced.pictures.moments import Moments, Stop, moments
 from nanoeuler.simt.traced.pictures.picture import Picture, picture
-from nanoeuler.simt.traced.pictures.wording import line_name, plural, position, ranges
+from nanoeuler.simt.traced.pictures.wording import line_name, position, ranges
 from nanoeuler.simt.traced.result import Trace
 
 WIDTH, LEFT, RIGHT = 860.0, 76.0, 128.0  # pixels: of time, of what stands on its left and right

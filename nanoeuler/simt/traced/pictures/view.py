@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.simt.traced.pictures.cells import Cells, laid_out
 from nanoeuler.simt.traced.pictures.choice import KINDS, Index, Line, block_number, kind_number, on_line, one_array
 from nanoeuler.simt.traced.pictures.region import shown_region, touches
-from nanoeuler.simt.traced.pictures.wording import kind_of, plural, position, ranges, source
+from nanoeuler.simt.traced.pictures.wording import kind_of, position, ranges, source
 from nanoeuler.simt.traced.recorder import TracedArray
 from nanoeuler.simt.traced.result import Trace
 

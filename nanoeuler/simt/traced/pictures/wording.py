@@ -15,15 +15,6 @@ from nanoeuler.simt.traced.result import Trace
 DONE = ("read", "written", "updated atomically")  # by the kind of an access
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> plural(1, "thread"), plural(1200, "thread")
-    ('1 thread', '1,200 threads')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def ranges(numbers: Iterable[int], most: int = 6) -> str:
     """Return numbers in rising order as ranges, ``most`` of them at most.
 
