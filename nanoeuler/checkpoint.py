@@ -13,7 +13,6 @@ checkpoint is removed the other way round: renamed to a hidden name first. So wh
 checkpoint's name, and the next write clears it away. Only one process may write to a run at a time.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -30,6 +29,7 @@ from safetensors.numpy import save_file
 
 from nanoeuler.config import Config, config_from_dict
 from nanoeuler.errors import UserError
+from nanoeuler.files import sha256_of_file
 from nanoeuler.huggingface import fill_weights, read_model_config, to_huggingface
 from nanoeuler.parameters import flat_size, named_views, parameter_shapes
 from nanoeuler.precision import storage
@@ -177,7 +177,7 @@ def _write_files(directory: Path, step: int, checkpoint: Checkpoint) -> None:
     # training.json is listed last and must be listed: a SHA256SUMS that was cut off is then noticed.
     files = sorted(directory.iterdir(), key=lambda file: (file.name == TRAINING, file.name))
     sums = directory / SUMS
-    sums.write_bytes("".join(f"{_sha256(file)}  {file.name}\n" for file in files).encode())
+    sums.write_bytes("".join(f"{sha256_of_file(file)}  {file.name}\n" for file in files).encode())
     for file in [*files, sums, directory]:
         _flush(file)
 
@@ -274,7 +274,7 @@ def _verify(path: Path) -> set[str]:
             raise UserError("damaged: it should hold a line 'digest  name' for each file of a checkpoint")
     for name, digest in sums.items():
         with _blaming(path / name):
-            if _sha256(path / name) != digest:
+            if sha256_of_file(path / name) != digest:
                 raise UserError(f"damaged: its SHA-256 is not the one in {SUMS}")
     return set(sums)
 
@@ -330,14 +330,6 @@ def _read_json(file: Path) -> dict[str, Any]:
         if not isinstance(content, dict):
             raise UserError("not a JSON object")
         return content
-
-
-def _sha256(file: Path) -> str:
-    digest, block = hashlib.sha256(), memoryview(bytearray(1 << 20))
-    with file.open("rb", buffering=0) as stream:
-        while size := stream.readinto(block):
-            digest.update(block[:size])
-    return digest.hexdigest()
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """Writing files so that nothing is lost or half-written, and saying why where one cannot be written."""
 
 import errno
+import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -66,3 +67,13 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"{path}: cannot write it: {error.strerror or error}") from None
+
+
+def sha256_of_file(path: Path, progress: Callable[[int], None] = lambda size: None) -> str:
+    """Return a file's SHA-256 in hexadecimal; ``progress`` is told the bytes of every piece that is read."""
+    digest, block = hashlib.sha256(), memoryview(bytearray(1 << 20))
+    with path.open("rb", buffering=0) as file:
+        while size := file.readinto(block):
+            digest.update(block[:size])
+            progress(size)
+    return digest.hexdigest()
