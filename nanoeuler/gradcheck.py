@@ -94,9 +94,10 @@ def _rope(T: int, D: int) -> dict[str, np.ndarray]:
     return {"cos": cos[3:], "sin": sin[3:]}
 
 
-def _attention(case: str, B: int, T: int, S: int, H: int, K: int, D: int) -> OpCheck:
+def _attention(case: str, B: int, T: int, S: int, H: int, K: int, D: int, starts: Any = None) -> OpCheck:
     query, key = (B, T, H, D), (B, S, K, D)
-    return OpCheck("attention", case, {"out": query, "lse": (B, H, T)}, {"q": query, "k": key, "v": key})
+    given = {"starts": None if starts is None else np.array(starts, np.int32)}
+    return OpCheck("attention", case, {"out": query, "lse": (B, H, T)}, {"q": query, "k": key, "v": key}, {}, given)
 
 
 _TOKENS = np.array([[3, 0, 3, 6], [6, 3, 1, 3]], np.int32)
@@ -104,6 +105,7 @@ _TARGETS = np.array([2, -1, 0, 6, -1, 2], np.int32)
 _X = np.random.default_rng(1).standard_normal((5, 7))
 _DLOSS = np.array([0.3])
 _NO_BIAS = {"bias": None, "dbias": None}
+_BORDERS = np.repeat([[0, 3, 60, 65]], [3, 57, 5, 2], axis=1)  # where the document of each of 67 tokens begins
 _DX_IN_PLACE = (("dx", "dout"),)
 _IN_PLACE = (("out", "x"), ("dx", "dout"))
 _TOTAL_IN_PLACE = (("total", "x"), ("total", "branch"), ("dx", "dtotal"), ("dx", "dout"))
@@ -140,6 +142,8 @@ OP_CHECKS = (
     _attention("multi-query, cached keys", B=2, T=3, S=7, H=2, K=1, D=4),
     _attention("one token", B=3, T=1, S=1, H=2, K=1, D=3),
     _attention("two blocks of queries", B=1, T=67, S=67, H=1, K=1, D=1),
+    _attention("documents", B=2, T=5, S=5, H=4, K=2, D=3, starts=[[0, 1, 1, 1, 4], [0, 0, 0, 3, 3]]),
+    _attention("documents, two blocks of queries", B=1, T=67, S=67, H=1, K=1, D=1, starts=_BORDERS),
     OpCheck("swiglu", "", {"out": (5, 3)}, {"gate_up": (5, 6)}, aliases=(("dgate_up", "gate_up"),)),
     OpCheck("gelu", "", {"out": (5, 7)}, {"x": (5, 7)}, {}, _NO_BIAS, (*_DX_IN_PLACE, ("dx", "x"))),
     OpCheck("gelu", "bias", {"out": (5, 7)}, {"x": (5, 7)}, {"bias": (7,)}, aliases=(*_DX_IN_PLACE, ("dx", "x"))),
@@ -241,7 +245,7 @@ def check_op(check: OpCheck, ops: Any, dtype: Any = np.float64) -> list[Row]:
 
 
 def check_model(name: str, config: ModelConfig, ops: Any, dtype: Any = np.float64) -> list[Row]:
-    """Check the gradient of every parameter of a model, with some targets ignored.
+    """Check the gradient of every parameter of a model, with some targets ignored, and documents in one sequence.
 
     The differences are taken with the NumPy ops in float64.
 
@@ -256,6 +260,8 @@ def check_model(name: str, config: ModelConfig, ops: Any, dtype: Any = np.float6
     inputs = random.integers(0, config.vocabulary, (B, T), np.int32)
     targets = random.integers(-2, config.vocabulary, (heads, B, T), np.int32)  # about a sixth ignored
     dloss = random.uniform(0.5, 1.5, heads)
+    starts = np.zeros((B, T), np.int32)
+    starts[1] = np.arange(T) // 2 * 2  # two tokens each
     shapes = parameter_shapes(config)
     host = initial_weights(config, 0, np.float64)
     host += 0.3 * random.standard_normal(host.size)  # norms and biases too: at 1 and 0 they hide faults
@@ -266,7 +272,7 @@ def check_model(name: str, config: ModelConfig, ops: Any, dtype: Any = np.float6
         weights, gradients = _upload(table, host, dtype), _upload(table, start, dtype)
         model = Transformer(config, _with_nan(table), weights, B, T)
         given = [_upload(table, x, dtype) for x in (inputs, targets, dloss)]
-        given.append(Dropout(3, _upload(table, np.array([7]), dtype)))
+        given += [Dropout(3, _upload(table, np.array([7]), dtype)), _upload(table, starts, dtype)]
         views, losses = named_views(gradients, shapes), table.empty(heads, dtype)
 
         def heads_losses() -> np.ndarray:

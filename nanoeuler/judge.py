@@ -77,10 +77,14 @@ def launches_of(configs: Iterable[Config]) -> "list[Launch]":
     Raises:
         UserError: Numba is not installed, or the kernels do not take a configuration.
     """
+    return distinct(launch for config in configs for launch in rehearsal(config).launches)
+
+
+def distinct(launches: "Iterable[Launch]") -> "list[Launch]":
+    """Return the first launch of each kernel in each combination of types."""
     found: dict[Any, Any] = {}
-    for config in configs:
-        for launch in rehearsal(config).launches:
-            found.setdefault((id(launch.kernel), tuple(map(_type, launch.args)), launch.block), launch)
+    for launch in launches:
+        found.setdefault((id(launch.kernel), tuple(map(_type, launch.args)), launch.block), launch)
     return list(found.values())
 
 
@@ -100,7 +104,10 @@ def default_configs() -> list[Config]:
 
 
 def other_launches() -> "list[Launch]":
-    """Return what no rehearsal comes to: every version of every ladder, what goes with cuBLAS, ops of other models."""
+    """Return what no rehearsal comes to: every version of every ladder, what goes with cuBLAS, ops of other models.
+
+    And attention with the borders of documents.
+    """
     import nanoeuler.gpu
     from nanoeuler.gpu.launch import Launch, launch, recording
     from nanoeuler.gpu.linear import repeat_row
@@ -128,7 +135,12 @@ def other_launches() -> "list[Launch]":
             launch(repeat_row, (N, 4), 256, x, array(C, dtype=dtype))
             nanoeuler.gpu.residual_backward(array(N, C, dtype=dtype), array(N, C, dtype=dtype), x)
             nanoeuler.gpu.accumulate(flat, [flat])
-    return launches + [each for each in work if isinstance(each, Launch)]
+            for D in (32, 64, 128):
+                packed, lse, starts = array(2, 256, 12, D, dtype=dtype), array(2, 8, 256), array(2, 256, dtype=np.int32)
+                out, (q, k, v) = array(2, 256, 8, D, dtype=dtype), np.split(packed, (8, 10), axis=2)
+                nanoeuler.gpu.attention_forward(out, lse, q, k, v, starts)
+                nanoeuler.gpu.attention_backward(q, k, v, out, out, lse, q, k, v, starts)
+    return distinct(launches + [each for each in work if isinstance(each, Launch)])
 
 
 def file_of(launch: "Launch") -> Path:

@@ -12,6 +12,10 @@ V vocabulary.
 
 The further heads are the linear heads of Gloeckle et al. 2024, arXiv:2404.19737, on one shared unembedding.
 
+Several documents may be packed into a sequence. With ``starts``, for each token where its document begins, every layer's
+attention stays within the documents, and each gives what it would give alone. Rotary positions are relative, so they
+need no new beginning; learned positions go on counting through the sequence, as they do without ``starts``.
+
 Every sum of the residual stream is followed by a norm, so the two are one op, and so are the bias before a GELU and
 the GELU: each saves a pass over memory.
 """
@@ -80,7 +84,8 @@ class Transformer:
         self._arena = ops.empty(flat_size(arena_shapes(config, batch, length, purpose)), self.dtype)
         exact = statistics(self.dtype)
         self._statistics = ops.empty(flat_size(statistic_shapes(config, batch, length, purpose)), exact)
-        self._uploaded = {name: ops.empty(batch * length, np.int32) for name in ("tokens", "targets")}
+        self._tokens = batch * length
+        self._uploaded = {name: ops.empty(self._tokens, np.int32) for name in ("tokens", "targets")}
         self._views: dict[tuple[int, int], Arrays] = {}
         if purpose == "generation":
             self.cache = KeyValueCache(config, ops, batch, self.dtype)
@@ -103,16 +108,19 @@ class Transformer:
         """Return (B, V) logits of the token after the last of (B, T) tokens: the others' are not computed."""
         B, T = tokens.shape
         a = self.activations(B, T)
-        self._trunk_forward(a, self._upload("tokens", tokens), cache, None)
+        self._trunk_forward(a, self._upload("tokens", tokens), cache, None, None)
         cache.length += T
         last, logits = a["branch"][:B], a["logits"][:B]
         self.ops.copy(last, a["final_norm"].reshape(B, T, -1)[:, T - 1])
         self.ops.linear_forward(logits, last, self._head_weight(), None)
         return self.ops.to_numpy(logits)
 
-    def losses(self, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Return the (B, T) losses in nats of (B, T) targets, 0 where a target is negative."""
-        logits = self._logits(inputs, None)
+    def losses(self, inputs: np.ndarray, targets: np.ndarray, starts: np.ndarray | None = None) -> np.ndarray:
+        """Return the (B, T) losses in nats of (B, T) targets, 0 where a target is negative.
+
+        With (B, T) ``starts`` as :meth:`loss_and_gradients` has them, but in the host's memory.
+        """
+        logits = self._logits(inputs, None, starts)
         losses = self.activations(*inputs.shape)["losses"]
         self.ops.cross_entropy_forward(losses, logits, self._upload("targets", targets.reshape(-1)))
         return self.ops.to_numpy(losses).reshape(inputs.shape)
@@ -125,6 +133,7 @@ class Transformer:
         targets: Array,
         dloss: Array,
         dropout: Dropout | None = None,
+        starts: Array | None = None,
     ) -> None:
         """Add the gradient of ``Σ_k dloss[k] Σ losses_k`` to ``gradients``, and each head's summed loss to ``losses``.
 
@@ -135,16 +144,18 @@ class Transformer:
             targets: (heads, B, T): what each head should predict; negative to ignore.
             dloss: (heads,): a weight for each head, 1 / (number of targets) for the mean loss of the first.
             dropout: where the random numbers stand, if the configuration drops anything.
+            starts: (B, T) int32, where in its sequence the document of each token begins, so that attention stays
+                within it; None if a sequence is one document.
         """
         B, T = inputs.shape
         a = self.activations(B, T)
         dropout = dropout if self.config.dropout else None
-        x = self._trunk_forward(a, inputs, None, dropout)
+        x = self._trunk_forward(a, inputs, None, dropout, starts)
         for k in range(self.config.num_prediction_heads):
             self._head_forward_backward(
                 k, a, gradients, losses[k : k + 1], x, targets[k].reshape(B * T), dloss[k : k + 1]
             )
-        self._trunk_backward(a, gradients, inputs, dropout)
+        self._trunk_backward(a, gradients, inputs, dropout, starts)
 
     def activations(self, B: int, T: int) -> Arrays:
         """Return the arrays of the arena for a batch and a length, by name."""
@@ -156,21 +167,26 @@ class Transformer:
 
     # Forward.
 
-    def _logits(self, tokens: np.ndarray, cache: KeyValueCache | None) -> Array:
+    def _logits(self, tokens: np.ndarray, cache: KeyValueCache | None, starts: np.ndarray | None = None) -> Array:
         B, T = tokens.shape
         a = self.activations(B, T)
-        self._trunk_forward(a, self._upload("tokens", tokens), cache, None)
+        begins = None if starts is None else self._upload("starts", starts)
+        self._trunk_forward(a, self._upload("tokens", tokens), cache, None, begins)
         self.ops.linear_forward(a["logits"], a["final_norm"], self._head_weight(), None)
         if cache is not None:
             cache.length += T
         return a["logits"]
 
     def _upload(self, name: str, tokens: np.ndarray) -> Array:
+        if name not in self._uploaded:  # starts, which most runs do without
+            self._uploaded[name] = self.ops.empty(self._tokens, np.int32)
         array = self._uploaded[name][: tokens.size].reshape(tokens.shape)
         self.ops.from_numpy(array, tokens)
         return array
 
-    def _trunk_forward(self, a: Arrays, tokens: Array, cache: KeyValueCache | None, dropout: Dropout | None) -> Array:
+    def _trunk_forward(
+        self, a: Arrays, tokens: Array, cache: KeyValueCache | None, dropout: Dropout | None, starts: Array | None
+    ) -> Array:
         """Run all layers and the final norm; return the residual stream, of which a["final_norm"] is the norm."""
         B, T = tokens.shape
         W, start = self.weights, cache.length if cache is not None else 0
@@ -179,11 +195,19 @@ class Transformer:
         self._dropout_forward(x, dropout, 0)
         self._norm_forward("layers.0.attention_norm", a, "layers.0.attention_norm", x)
         for layer in range(self.config.num_layers):
-            x = self._layer_forward(layer, a, x, B, T, cache, dropout)
+            x = self._layer_forward(layer, a, x, B, T, cache, dropout, starts)
         return x
 
     def _layer_forward(
-        self, layer: int, a: Arrays, x: Array, B: int, T: int, cache: KeyValueCache | None, dropout: Dropout | None
+        self,
+        layer: int,
+        a: Arrays,
+        x: Array,
+        B: int,
+        T: int,
+        cache: KeyValueCache | None,
+        dropout: Dropout | None,
+        starts: Array | None,
     ) -> Array:
         """Add a layer's two branches to x, whose attention norm is there already; leave the next norm there."""
         ops, name, at = self.ops, f"layers.{layer}.", self._place(layer)
@@ -193,7 +217,7 @@ class Transformer:
         self._rope(ops.rope_forward, a[at + "qkv"], B, T, cache.length if cache is not None else 0)
         if cache is not None:
             k, v = cache.append(layer, k, v)
-        ops.attention_forward(a[at + "attention"].reshape(q.shape), a[at + "lse"], q, k, v)
+        ops.attention_forward(a[at + "attention"].reshape(q.shape), a[at + "lse"], q, k, v, starts)
         self._linear_forward(name + "attention_out", a["branch"], a[at + "attention"])
         self._dropout_forward(a["branch"], dropout, 1 + 2 * layer)
         self._residual_norm_forward(name + "mlp_norm", a, at + "mlp_norm", a[at + "middle"], x, a["branch"])
@@ -243,11 +267,13 @@ class Transformer:
             ops.residual_forward(a["dresidual"], a["dresidual"], dnorm)
             ops.residual_forward(a["dresidual"], a["dresidual"], a["dbranch"])
 
-    def _trunk_backward(self, a: Arrays, gradients: Arrays, tokens: Array, dropout: Dropout | None) -> None:
+    def _trunk_backward(
+        self, a: Arrays, gradients: Arrays, tokens: Array, dropout: Dropout | None, starts: Array | None
+    ) -> None:
         B, T = tokens.shape
         for layer in reversed(range(self.config.num_layers)):
             x = a[f"layers.{layer - 1}.out"] if layer > 0 else a["embedded"]
-            self._layer_backward(layer, a, gradients, x, B, T, dropout)
+            self._layer_backward(layer, a, gradients, x, B, T, dropout, starts)
         dx = a["dresidual"]
         self._dropout_backward(dx, dx, dropout, 0)
         self.ops.embedding_backward(
@@ -255,7 +281,15 @@ class Transformer:
         )
 
     def _layer_backward(
-        self, layer: int, a: Arrays, gradients: Arrays, x: Array, B: int, T: int, dropout: Dropout | None
+        self,
+        layer: int,
+        a: Arrays,
+        gradients: Arrays,
+        x: Array,
+        B: int,
+        T: int,
+        dropout: Dropout | None,
+        starts: Array | None,
     ) -> None:
         ops, at = self.ops, f"layers.{layer}."
         dx = a["dresidual"]
@@ -277,7 +311,7 @@ class Transformer:
         q, k, v = self._split_heads(a[at + "qkv"], B, T)
         dq, dk, dv = self._split_heads(a["dqkv"], B, T)
         dout, out = a["dattention"].reshape(q.shape), a[at + "attention"].reshape(q.shape)
-        ops.attention_backward(dq, dk, dv, dout, out, a[at + "lse"], q, k, v)
+        ops.attention_backward(dq, dk, dv, dout, out, a[at + "lse"], q, k, v, starts)
         self._rope(ops.rope_backward, a["dqkv"], B, T, 0)
         dnorm = a[at + "attention_norm"]
         self._linear_backward(at + "qkv", gradients, dnorm, a["dqkv"], a[at + "attention_norm"])

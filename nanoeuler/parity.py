@@ -157,16 +157,19 @@ def contiguous(ops: Any, x: Any) -> Any:
     return whole
 
 
-def compare_step(config: Config, batches: list[Batch], device: Any) -> tuple[Comparison, StepResult]:
+def compare_step(
+    config: Config, batches: list[Batch], device: Any, document_start: int | None = None
+) -> tuple[Comparison, StepResult]:
     """Run one training step on NumPy's op table and on another, in step.
 
     Args:
         config: with its vocabulary size known.
         batches: as many micro-batches as the configuration accumulates.
         device: the other op table.
+        document_start: the token that begins each document, if attention is to stay within them.
     """
     comparison = Comparison(device, LIMITS[config.training.dtype])
-    step = TrainingStep(config.model, config.training, comparison.table())
+    step = TrainingStep(config.model, config.training, comparison.table(), document_start=document_start)
     comparison.name({f"gradient of {name}": pair for name, pair in step.gradient_views().items()})
     comparison.name(named_views(step.weights, step.shapes))
     comparison.name({"m": step.m, "v": step.v, "norm": step.norm})

@@ -62,6 +62,7 @@ class TrainingStep:
         ops: Any,
         weights: np.ndarray | None = None,
         length: int | None = None,
+        document_start: int | None = None,
     ) -> None:
         """Allocate all that a step needs.
 
@@ -71,9 +72,12 @@ class TrainingStep:
             ops: the op table.
             weights: to start from, in the host's memory; initial ones if None.
             length: T of the batches; the longest that the model takes if None.
+            document_start: id of the token that begins each document, the end-of-text token: attention then stays
+                within the documents of a sequence; None if it goes across them.
         """
         self.config, self.training, self.ops = config, training, ops
         self.length = config.max_seq_len if length is None else length
+        self.document_start = document_start
         self.shapes = parameter_shapes(config)
         n, stored = flat_size(self.shapes), storage(training.dtype)
         self.weights, self.m, self.v = (ops.empty(n, stored.master) for _ in range(3))
@@ -111,6 +115,7 @@ class TrainingStep:
         B, heads, P = t.batch_size, self.config.num_prediction_heads, len(self.pieces)
         self._inputs = ops.empty(B * T, np.int32).reshape(B, T)
         self._targets = ops.empty(heads * B * T, np.int32).reshape(heads, B, T)
+        self._starts = None if self.document_start is None else ops.empty(B * T, np.int32).reshape(B, T)
         self._dloss = ops.empty(heads, dtype)
         self._counter = ops.empty(1, np.int64)
         self._results = ops.empty(P * heads + 1, dtype)
@@ -155,8 +160,9 @@ class TrainingStep:
         def item(index: tuple[int, int]) -> None:
             (inputs, targets), piece = batches[index[0]], self.pieces[index[1]]
             if len(inputs[piece]) and not cancelled():
+                starts = self._document_starts(inputs[piece])
                 with self._model() as model:
-                    sums[index] = model.losses(inputs[piece], targets[0, piece]).sum(dtype=np.float64)
+                    sums[index] = model.losses(inputs[piece], targets[0, piece], starts).sum(dtype=np.float64)
 
         self._for_each(item, [(b, p) for b in range(len(batches)) for p in range(len(self.pieces))])
         return float(sums.sum()) / max(1, sum(int((targets[0] >= 0).sum()) for _, targets in batches))
@@ -194,8 +200,13 @@ class TrainingStep:
         """Put what differs from micro-batch to micro-batch where the passes read it."""
         self.ops.from_numpy(self._inputs, micro_batch[0])
         self.ops.from_numpy(self._targets, micro_batch[1])
+        if self._starts is not None:
+            self.ops.from_numpy(self._starts, self._document_starts(micro_batch[0]))
         self.ops.from_numpy(self._counter, np.array([self.micro_batches]))
         self.micro_batches += 1
+
+    def _document_starts(self, inputs: np.ndarray) -> np.ndarray | None:
+        return None if self.document_start is None else document_starts(inputs, self.document_start)
 
     # What these launch is the same in every step: an op table may record it and repeat it.
 
@@ -211,8 +222,9 @@ class TrainingStep:
             piece = self.pieces[p]
             dropout = Dropout(self.training.seed, self._counter, piece.start * self.length)
             batch = self._inputs[piece], self._targets[:, piece]
+            starts = None if self._starts is None else self._starts[piece]
             with self._model() as model:
-                model.loss_and_gradients(self._views[p], self._losses[p], *batch, self._dloss, dropout)
+                model.loss_and_gradients(self._views[p], self._losses[p], *batch, self._dloss, dropout, starts)
 
         self._for_each(item, range(len(self.pieces)))
 
@@ -294,6 +306,19 @@ class Outliers:
         """Take up a saved window."""
         self._losses.extend(state["losses"])
         self.norms.extend(state["norms"])
+
+
+def document_starts(tokens: np.ndarray, first: int) -> np.ndarray:
+    """Return where in its sequence the document of each token begins: (B, T) int32 of (B, T) tokens.
+
+    A sequence may begin in the middle of a document: that one begins at 0.
+
+    Args:
+        tokens: (B, T), integers.
+        first: the token that begins each document.
+    """
+    places = np.arange(tokens.shape[1], dtype=np.int32)
+    return np.maximum.accumulate(np.where(tokens == first, places, np.int32(0)), axis=1)
 
 
 def cut_batch(config: ModelConfig, training: TrainingConfig, workers: int | None = None) -> list[slice]:

@@ -169,7 +169,7 @@ def rope_turns_on(dx: Array, dout: Array, cos: Array, sin: Array) -> None:
 
 
 def attention_backward(
-    dq: Array, dk: Array, dv: Array, dout: Array, q: Array, k: Array, v: Array, fault: str = ""
+    dq: Array, dk: Array, dv: Array, dout: Array, q: Array, k: Array, v: Array, starts: Array | None, fault: str = ""
 ) -> None:
     """Write the gradients plainly, from the definition, with a fault of choice."""
     (_, T, H, D), (S, K) = q.shape, k.shape[1:3]
@@ -179,6 +179,8 @@ def attention_backward(
         scores = q[:, :, h] @ k[:, :, kv].swapaxes(1, 2) / math.sqrt(D)
         if not (fault == "no mask on one head" and h == 1):
             scores += np.triu(np.full((T, S), -np.inf), k=1 + S - T)
+        if starts is not None and fault != "documents see each other":
+            scores[np.arange(S) < starts[:, :, None]] = -np.inf
         p = np.exp(scores - scores.max(axis=-1, keepdims=True))
         p /= p.sum(axis=-1, keepdims=True)
         d = dout[:, :, h]
@@ -197,9 +199,9 @@ def attention_backward(
 
 def attention_with(fault: str) -> Callable[..., None]:
     def faulty(
-        dq: Array, dk: Array, dv: Array, dout: Array, out: Array, lse: Array, q: Array, k: Array, v: Array
+        dq: Array, dk: Array, dv: Array, dout: Array, out: Array, lse: Array, q: Array, k: Array, v: Array, starts: Any
     ) -> None:
-        attention_backward(dq, dk, dv, dout, q, k, v, fault)
+        attention_backward(dq, dk, dv, dout, q, k, v, starts, fault)
 
     return faulty
 
@@ -404,6 +406,7 @@ MUTANTS: list[tuple[str, Callable[..., None], set[str]]] = [
     ("attention", attention_with("no mask on one head"), {"dq", "dk", "dv"}),
     ("attention", attention_with("wrong group"), {"dq", "dk", "dv"}),
     ("attention", attention_with("last head of the group only"), {"dk", "dv"}),
+    ("attention", attention_with("documents see each other"), {"dq", "dk", "dv"}),
     ("swiglu", swiglu_takes_silu_for_sigmoid, {"dgate_up"}),
     ("swiglu", swiglu_swaps_gate_and_up, {"dgate_up"}),
     ("residual_rmsnorm", residual_rmsnorm_forgets_what_is_handed_back, {"dx", "dbranch"}),
@@ -508,6 +511,14 @@ def test_a_mutant_norm_of_a_residual_in_the_model_is_found(dtype: type) -> None:
     """Only what lies before the first norm that comes after a sum."""
     table = table_with("residual_rmsnorm_backward", residual_rmsnorm_misses_a_term)
     assert failures(check_model("euler", SMALL, table, dtype)) == BEFORE_THE_FEED_FORWARD
+
+
+def test_borders_of_documents_lost_in_the_backward_are_found() -> None:
+    def faulty(*arguments: Array) -> None:
+        ops.attention_backward(*arguments[:-1])
+
+    failed = failures(check_model("euler", SMALL, table_with("attention_backward", faulty)))
+    assert failed == BEFORE_THE_FEED_FORWARD - {"layers.0.attention_out.weight"}
 
 
 def test_a_lost_bias_before_the_activation_is_found() -> None:

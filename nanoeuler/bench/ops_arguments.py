@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import nanoeuler.cpu
-from nanoeuler.bench.ops_entries import SEED, OpBench, Size, zipf
+from nanoeuler.bench.ops_entries import SEED, OpBench, Size, starts_of_documents, zipf
 
 Array = Any
 
@@ -47,6 +47,8 @@ def _values(bench: OpBench, name: str, shape: tuple[int, ...], element: np.dtype
     """Return the values that an array starts with."""
     if name in ("tokens", "targets"):
         return zipf(int(np.prod(shape)), size.V).reshape(shape)
+    if name == "starts":
+        return starts_of_documents(*shape)
     if name in ("cos", "sin"):
         tables = nanoeuler.cpu.rope_tables(shape[0], 2 * shape[1], 10000.0, np.float32)
         return tables[("cos", "sin").index(name)]

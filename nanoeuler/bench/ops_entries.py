@@ -68,6 +68,15 @@ def zipf(n: int, V: int) -> np.ndarray:
     return (V ** np.random.default_rng(SEED).random(n)).astype(np.int32) - 1
 
 
+def starts_of_documents(B: int, T: int) -> np.ndarray:
+    """Return where in its sequence the document of each token begins, (B, T) int32: four documents in a sequence."""
+    random, starts = np.random.default_rng(SEED), np.zeros((B, T), np.int32)
+    for sequence in starts:
+        borders = random.permutation(np.arange(1, T, dtype=np.int32))[:3]
+        sequence[borders] = borders
+    return np.maximum.accumulate(starts, axis=1)
+
+
 @dataclass(frozen=True)
 class OpBench:
     """One op with its arguments; the arrays' names are the names of the op's parameters."""
@@ -114,7 +123,7 @@ class OpBench:
         return stored.master if self.op in MASTER_OPS or name in ALWAYS_FLOAT32 else stored.activations
 
 
-INTEGERS = {"tokens": np.int32, "targets": np.int32, "micro_batch": np.int64}
+INTEGERS = {"tokens": np.int32, "targets": np.int32, "starts": np.int32, "micro_batch": np.int64}
 #: Ops on master weights, their gradients and losses, which are float32 whatever the activations are.
 MASTER_OPS = {"accumulate", "adamw", "global_norm", "total"}
 #: Arrays of the other ops that are float32 as well: statistics, losses, tables, gradients of parameters.
@@ -141,9 +150,29 @@ def _linear(case: str, inputs: str, outputs: str) -> list[OpBench]:
     ]  # fmt: skip
 
 
-def _attention_flops(products: int) -> Callable[[dict[str, int]], int]:
-    """Return what counts so many products of T x T pairs with D channels, of which no query sees a later key."""
-    return lambda e: products * 2 * e["B"] * e["H"] * e["D"] * (e["T"] * (e["T"] + 1) // 2)
+def _attention(case: str = "") -> list[OpBench]:
+    """Return forward and backward of attention, over whole sequences or within documents."""
+    starts: Shapes = {"starts": "B T"} if case else {}
+    constants = {} if case else {"starts": None}
+
+    def flops(e: dict[str, int], products: int) -> int:
+        """Count so many products with D channels of pairs of a query and a key that it sees."""
+        seen = e["B"] * e["T"] * (e["T"] + 1) // 2
+        if case:
+            seen -= int(starts_of_documents(e["B"], e["T"]).sum())
+        return products * 2 * e["H"] * e["D"] * seen
+
+    def forward(ops: Any, a: dict[str, Any]) -> None:
+        ops.attention_forward(a["out"], a["lse"], a["q"], a["k"], a["v"], a["starts"])
+
+    return [
+        OpBench("attention_forward", {"out": _HEADS, "lse": "B H T"}, _QKV | starts, constants=constants, case=case,
+                flops=lambda e: flops(e, 2), packed=(("q", "k", "v"),)),
+        OpBench("attention_backward", {"dq": _HEADS, "dk": _KV, "dv": _KV},
+                {"dout": _HEADS, "out": _HEADS, "lse": "B H T", **_QKV, **starts}, constants=constants, case=case,
+                flops=lambda e: flops(e, 5),  # q k again, dv, dp, dq, dk
+                packed=(("q", "k", "v"), ("dq", "dk", "dv")), prepare=forward),
+    ]  # fmt: skip
 
 
 def _norm_statistics(ops: Any, a: dict[str, Any]) -> None:
@@ -193,13 +222,8 @@ OP_BENCHES = (
             {"dweight": "C", "dbias": "C"}, prepare=_norm_statistics),
     OpBench("rope_forward", {"out": _HEADS}, {"x": _HEADS, **_ANGLES}),
     OpBench("rope_backward", {"dx": _HEADS}, {"dout": _HEADS, **_ANGLES}),
-    OpBench("attention_forward", {"out": _HEADS, "lse": "B H T"}, _QKV, flops=_attention_flops(2),
-            packed=(("q", "k", "v"),)),
-    OpBench("attention_backward", {"dq": _HEADS, "dk": _KV, "dv": _KV},
-            {"dout": _HEADS, "out": _HEADS, "lse": "B H T", **_QKV},
-            flops=_attention_flops(5),  # q k again, dv, dp, dq, dk
-            packed=(("q", "k", "v"), ("dq", "dk", "dv")),
-            prepare=lambda ops, a: ops.attention_forward(a["out"], a["lse"], a["q"], a["k"], a["v"])),
+    *_attention(),
+    *_attention("documents"),
     *_linear("feed-forward", "C", "F"),
     OpBench("gelu_forward", {"out": "N F"}, {"x": "N F", "bias": "F"}),
     OpBench("gelu_backward", {"dx": "N F"}, {"dout": "N F", "x": "N F", "bias": "F"}, {"dbias": "F"}),

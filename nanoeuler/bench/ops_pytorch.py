@@ -77,10 +77,26 @@ def _angles(a: Given) -> tuple[Tensor, Tensor]:
     return a["cos"][:, None].to(x.dtype), a["sin"][:, None].to(x.dtype)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _seen(starts: Tensor | None) -> Tensor | None:
+    """Return which keys a query may see where a sequence has documents, (B, 1, T, T)."""
+    if starts is None:
+        return None
+    places = torch.arange(starts.shape[1], device=starts.device)
+    return ((starts[:, :, None] <= places) & (places <= places[:, None]))[:, None]
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    grouped = q.shape[1] != k.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped).transpose(1, 2)
+    how: Given = {"is_causal": seen is None, "attn_mask": seen, "enable_gqa": q.shape[1] != k.shape[1]}
+    return F.scaled_dot_product_attention(q, k, v, **how).transpose(1, 2)
+
+
+def _attention_forward(a: Given) -> Run:
+    return partial(_attend, a["q"], a["k"], a["v"], _seen(a["starts"]))
+
+
+def _attention_backward(a: Given) -> Run:
+    return _backward(partial(_attend, seen=_seen(a["starts"])), a["dout"], a["q"], a["k"], a["v"])
 
 
 def _swiglu(gate_up: Tensor) -> Tensor:
@@ -210,8 +226,8 @@ EQUIVALENTS: dict[str, tuple[str, Callable[[Given], Run]]] = {
     "residual_layernorm_backward": ("dx dweight dbias", lambda a: _residual_backward(a, _layer_norm, _no_bias(a))),
     "rope_forward": ("out", lambda a: partial(_rotate, a["x"], *_angles(a))),
     "rope_backward": ("dx", lambda a: _backward(lambda x: _rotate(x, *_angles(a)), a["dout"], a["dout"])),
-    "attention_forward": ("out", lambda a: lambda: _attend(a["q"], a["k"], a["v"])),
-    "attention_backward": ("dq dk dv", lambda a: _backward(_attend, a["dout"], a["q"], a["k"], a["v"])),
+    "attention_forward": ("out", _attention_forward),
+    "attention_backward": ("dq dk dv", _attention_backward),
     "linear_forward": ("out", lambda a: lambda: F.linear(a["x"], a["weight"], a["bias"])),
     "linear_backward": ("dx dweight dbias", _linear_backward),
     "gelu_forward": ("out", lambda a: lambda: _gelu(a["x"], a["bias"])),

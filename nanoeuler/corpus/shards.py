@@ -42,6 +42,13 @@ def format_for(vocab_size: int) -> Format:
     return NARROW if vocab_size <= 2**16 else WIDE
 
 
+def header(form: Format, count: int) -> bytes:
+    """Return the header of a shard of ``count`` tokens."""
+    numbers = np.zeros(HEADER_INTS, HEADER)
+    numbers[:3] = form.magic, form.version, count
+    return numbers.tobytes()
+
+
 def write_shard(path: Path, tokens: np.ndarray, form: Format) -> None:
     """Write (N,) token ids as a shard, all of it or nothing.
 
@@ -53,10 +60,8 @@ def write_shard(path: Path, tokens: np.ndarray, form: Format) -> None:
         raise ValueError(f"{len(tokens)} tokens, and a shard has {MOST_TOKENS} at most")
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) <= np.iinfo(form.dtype).max:
         raise ValueError(f"ids from {tokens.min()} to {tokens.max()} do not fit {form.dtype}")
-    header = np.zeros(HEADER_INTS, HEADER)
-    header[:3] = form.magic, form.version, len(tokens)
     with written_whole(path) as file:
-        file.write(header.tobytes())
+        file.write(header(form, len(tokens)))
         file.write(np.ascontiguousarray(tokens, form.dtype).data)
 
 

@@ -9,6 +9,10 @@ head h // G; K = H is multi-head, K = 1 multi-query attention.
     scores[t, s] = q[t] · k[s] / √D   for s ≤ t + S - T        lse[t] = log Σ_s e^scores[t, s]
     p[t, s]      = e^(scores[t, s] - lse[t])                    out[t] = Σ_s p[t, s] v[s]
 
+Documents. Several may lie one after the other in a sequence. With ``starts``, the place at which the document of each
+query begins, a query sees only the keys of its own: starts[t] ≤ s ≤ t + S - T. A later query's document begins no
+earlier, and none begins after its query.
+
 Backward. Only lse is kept; p is computed again (as in FlashAttention, Dao et al. 2022, arXiv:2205.14135). Through
 out = p v, then through the softmax, whose Jacobian is diag(p) - p pᵀ, then through the product q · k::
 
@@ -17,10 +21,12 @@ out = p v, then through the softmax, whose Jacobian is diag(p) - p pᵀ, then th
     dq[t]    = Σ_s dscores[t, s] k[s] / √D          dk[s]    = Σ_t dscores[t, s] q[t] / √D
 
 dk and dv sum over the G query heads that share them. Queries are taken in blocks of rows; a block meets only the keys
-that its last query may see, so of a long T x S square nearly half is never computed, and none of it is stored.
-:func:`attention_definition` is the same in a few plain lines.
+from the first that its first query may see to the last that its last query may, so of a long T x S square nearly half
+is never computed, with documents far more, and none of it is stored. :func:`attention_definition` is the same in a few
+plain lines.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 
@@ -34,18 +40,32 @@ QUERY_ROWS = 64
 SCORE_ELEMENTS = 131072
 
 
-def attention_definition(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return the attention of (B, T, H, D) queries to (B, S, K, D) keys and values, as the formula says it."""
+def attention_definition(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, starts: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the attention of (B, T, H, D) queries to (B, S, K, D) keys and values, as the formula says it.
+
+    With (B, T) ``starts`` a query sees the keys of its own document only.
+    """
     T, S, H = q.shape[1], k.shape[1], q.shape[2]
     k, v = (np.repeat(x, H // x.shape[2], axis=2) for x in (k, v))  # each key/value head for its G query heads
     scores = np.einsum("bthd,bshd->bhts", q, k) / math.sqrt(q.shape[3])
     scores += np.triu(np.full((T, S), -np.inf, q.dtype), k=1 + S - T)  # no query sees a later key
+    if starts is not None:
+        scores[np.broadcast_to(np.arange(S) < starts[:, None, :, None], scores.shape)] = -np.inf
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     p /= p.sum(axis=-1, keepdims=True)
     return np.einsum("bhts,bshd->bthd", p, v)
 
 
-def attention_forward(out: np.ndarray, lse: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
+def attention_forward(
+    out: np.ndarray,
+    lse: np.ndarray,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    starts: np.ndarray | None = None,
+) -> None:
     """Write the attention's output and the log-sum-exp that the backward needs.
 
     Args:
@@ -54,6 +74,8 @@ def attention_forward(out: np.ndarray, lse: np.ndarray, q: np.ndarray, k: np.nda
         q: (B, T, H, D); rows may lie apart (a slice of packed q|k|v), and so may those of k and v.
         k: (B, S, K, D).
         v: (B, S, K, D).
+        starts: (B, T) int32, the first key that each query may see; None if all earlier ones. Along T it may not
+            decrease, and not go beyond the query's own place t + S - T.
     """
     (B, T, H, D), (S, K) = q.shape, k.shape[1:3]
     G = H // K
@@ -63,15 +85,17 @@ def attention_forward(out: np.ndarray, lse: np.ndarray, q: np.ndarray, k: np.nda
         keys, values = k[some, :, heads].swapaxes(1, 2), v[some, :, heads].swapaxes(1, 2)  # (b, n, S, D)
         b, n = keys.shape[:2]
         queries = slice(heads.start * G, heads.stop * G)
-        for rows, end in _query_blocks(T, S, b * n * G):
+        first = None if starts is None else starts[some]
+        for rows, seen in _query_blocks(T, S, b * n * G, first):
             R = rows.stop - rows.start
-            p = _scores(keys[:, :, :end], _scaled_queries(q[some, rows, queries], n), R)
+            p = _scores(keys[:, :, seen], _scaled_queries(q[some, rows, queries], n), R)
+            _mask_other_documents(p, first, rows, seen)
             largest = np.max(p, axis=2, out=scratch("attention max", (b, n, G * R), q.dtype))
             p -= largest[:, :, None]
             np.exp(p, out=p)
-            sums = np.matmul(ones(end, q.dtype), p, out=scratch("attention sums", (b, n, G * R), q.dtype))
+            sums = np.matmul(ones(seen.stop - seen.start, q.dtype), p, out=scratch("attention sums", (b, n, G * R), q.dtype))
             o = scratch("attention out", (b, n, G * R, D), q.dtype)
-            np.matmul(p.swapaxes(2, 3), values[:, :, :end], out=o)
+            np.matmul(p.swapaxes(2, 3), values[:, :, seen], out=o)
             o /= sums[..., None]
             out[some, rows, queries] = o.reshape(b, n * G, R, D).swapaxes(1, 2)
             np.log(sums, out=sums)
@@ -90,6 +114,7 @@ def attention_backward(
     q: np.ndarray,
     k: np.ndarray,
     v: np.ndarray,
+    starts: np.ndarray | None = None,
 ) -> None:
     """Write the gradients of queries, keys and values.
 
@@ -103,6 +128,7 @@ def attention_backward(
         q: (B, T, H, D), the forward's.
         k: (B, S, K, D), the forward's.
         v: (B, S, K, D), the forward's.
+        starts: (B, T) int32 or None, the forward's.
     """
     (B, T, H, D), (S, K) = q.shape, k.shape[1:3]
     G, dtype = H // K, q.dtype
@@ -113,10 +139,12 @@ def attention_backward(
         b, n = keys.shape[:2]
         queries = slice(heads.start * G, heads.stop * G)
         dkeys, dvalues = dk[some, :, heads].swapaxes(1, 2), dv[some, :, heads].swapaxes(1, 2)
-        for rows, end in _query_blocks(T, S, b * n * G):  # the last rows first: they see every key
+        first = None if starts is None else starts[some]
+        for rows, seen in _query_blocks(T, S, b * n * G, first):
             R = rows.stop - rows.start
             scaled = _scaled_queries(q[some, rows, queries], n)
-            p = _scores(keys[:, :, :end], scaled, R)
+            p = _scores(keys[:, :, seen], scaled, R)
+            _mask_other_documents(p, first, rows, seen)
             p -= lse[some, queries, rows].reshape(b, n, 1, G * R)
             np.exp(p, out=p)
 
@@ -127,12 +155,12 @@ def attention_backward(
             delta = np.matmul(product, ones(D, dtype), out=scratch("attention delta", d.shape[:3], dtype))
             d = d.reshape(b, n, G * R, D)
 
-            _add_or_write(dvalues, p, d, end, S)
-            dp = np.matmul(values[:, :, :end], d.swapaxes(2, 3), out=scratch("attention dp", p.shape, dtype))
+            _add_or_write(dvalues, p, d, seen)
+            dp = np.matmul(values[:, :, seen], d.swapaxes(2, 3), out=scratch("attention dp", p.shape, dtype))
             dp -= delta.reshape(b, n, 1, G * R)
             dp *= p  # dscores
-            _add_or_write(dkeys, dp, scaled, end, S)
-            dqueries = np.matmul(dp.swapaxes(2, 3), keys[:, :, :end], out=d).reshape(b, n * G, R, D)
+            _add_or_write(dkeys, dp, scaled, seen)
+            dqueries = np.matmul(dp.swapaxes(2, 3), keys[:, :, seen], out=d).reshape(b, n * G, R, D)
             np.multiply(dqueries.swapaxes(1, 2), dtype.type(1 / math.sqrt(D)), out=dq[some, rows, queries])
 
     parallel(item, _items(B, T, S, H, K))
@@ -155,12 +183,13 @@ def _items(B: int, T: int, S: int, H: int, K: int) -> list[tuple[slice, slice]]:
     ]
 
 
-def _query_blocks(T: int, S: int, heads: int) -> Iterator[tuple[slice, int]]:
-    """Yield blocks of query rows, the last first, each with the number of keys that its last row may see."""
+def _query_blocks(T: int, S: int, heads: int, starts: np.ndarray | None) -> Iterator[tuple[slice, slice]]:
+    """Yield blocks of query rows, the last first, each with the keys that one of its rows may see."""
     size = max(1, min(QUERY_ROWS, SCORE_ELEMENTS // (heads * S)))
     for start in reversed(range(0, T, size)):
         stop = min(start + size, T)
-        yield slice(start, stop), stop + S - T
+        first = 0 if starts is None else int(starts[:, start].min())  # later rows see no earlier one
+        yield slice(start, stop), slice(first, stop + S - T)
 
 
 def _scaled_queries(q: np.ndarray, n: int) -> np.ndarray:
@@ -172,15 +201,15 @@ def _scaled_queries(q: np.ndarray, n: int) -> np.ndarray:
 
 
 def _scores(keys: np.ndarray, scaled: np.ndarray, R: int) -> np.ndarray:
-    """Return the (b, n, end, G·R) scores of (b, n, end, D) keys and (b, n, G·R, D) queries, -inf for a later key.
+    """Return the (b, n, s, G·R) scores of (b, n, s, D) keys and (b, n, G·R, D) queries, -inf for a later key.
 
     Keys run down and queries across, so that maxima and sums over the keys of each query go over whole rows at a time,
     several times faster than along them. Only the last R keys can be later than any of the R queries.
     """
-    b, n, end, _ = keys.shape
-    p = scratch("attention p", (b, n, end, scaled.shape[2]), keys.dtype)
+    b, n, seen, _ = keys.shape
+    p = scratch("attention p", (b, n, seen, scaled.shape[2]), keys.dtype)
     np.matmul(keys, scaled.swapaxes(2, 3), out=p)
-    p.reshape(b, n, end, -1, R)[:, :, end - R :] += _later(R, keys.dtype)
+    p.reshape(b, n, seen, -1, R)[:, :, seen - R :] += _later(R, keys.dtype)
     return p
 
 
@@ -194,10 +223,35 @@ def _later(n: int, dtype: np.dtype) -> np.ndarray:
     return _masks[n, dtype]
 
 
-def _add_or_write(total: np.ndarray, a: np.ndarray, b: np.ndarray, end: int, S: int) -> None:
-    """Write ``a @ b`` where the block is the first (it sees all S keys), add it to the first ``end`` rows after."""
-    if end == S:
-        np.matmul(a, b, out=total)
+def _mask_other_documents(p: np.ndarray, starts: np.ndarray | None, rows: slice, seen: slice) -> None:
+    """Set the (b, n, s, G·R) scores of keys before a query's document to -inf; (b, T) starts say where it begins.
+
+    Only keys before the start of the block's last query can be of an earlier document than any of its queries.
+    """
+    if starts is None:
+        return
+    starts = starts[:, rows]
+    b, R = starts.shape
+    keys = _places(seen.stop)[seen.start : int(starts[:, -1].max())]
+    other = np.less(keys[:, None], starts[:, None], out=scratch("attention documents", (b, len(keys), R), np.bool_))
+    scores = p.reshape(*p.shape[:3], -1, R)[:, :, : len(keys)]
+    np.copyto(scores, -np.inf, where=other[:, None, :, None])
+
+
+@functools.cache
+def _places(n: int) -> np.ndarray:
+    """Return 0 to n - 1, (n,) int32; made once per size."""
+    return np.arange(n, dtype=np.int32)
+
+
+def _add_or_write(total: np.ndarray, a: np.ndarray, b: np.ndarray, seen: slice) -> None:
+    """Write ``a @ b``, the gradient of the seen keys, where the block is the first, which sees the last key; add after.
+
+    What the first block does not see is set to 0.
+    """
+    if seen.stop == total.shape[2]:
+        np.matmul(a, b, out=total[:, :, seen])
+        total[:, :, : seen.start] = 0
     else:
-        part = scratch("attention part", (*total.shape[:2], end, total.shape[3]), total.dtype)
-        total[:, :, :end] += np.matmul(a, b, out=part)
+        part = scratch("attention part", (*total.shape[:2], seen.stop - seen.start, total.shape[3]), total.dtype)
+        total[:, :, seen] += np.matmul(a, b, out=part)

@@ -18,6 +18,10 @@ raises m, all that was added up is too large by e^(m_new - m), and is shrunk bef
 
 At the end out is divided by sum, and lse = m + log sum. The backward has lse, so p = e^(scores - lse) at once.
 
+Documents. Where a query may see the keys of its own document only, a block's loop begins and ends with the tiles that
+one of its rows has to do with. Of some of them a row may see nothing: m then stays as it began, finite, the row's
+e^(-∞ - m) are 0, and nothing is shrunk. Where there are no documents the kernels are compiled without all that.
+
 Threads. A warp owns 16 of the rows. Its 32 lanes stand in 4 rows of 8, and each works on 4 of the warp's rows::
 
     scores         columns column, column + 8, ...            column = lane % 8; sums over D
@@ -40,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler.errors import UserError
-from nanoeuler.gpu.backend import cuda, float32, uint32
+from nanoeuler.gpu.backend import cuda, float32, int32, uint32
 from nanoeuler.gpu.bfloat16 import BFLOAT16, narrow, widen, widen_bfloat16
 from nanoeuler.gpu.launch import launch
 from nanoeuler.gpu.memory import scratch
@@ -54,6 +58,7 @@ LANE_ROWS = 4  # adjacent rows that a lane works on
 LANES = 8  # lanes that work on the same rows
 VECTOR = 4  # adjacent floats that a lane reads at a time
 MINUS_INFINITY = np.float32(-np.inf)
+LOWEST = np.finfo(np.float32).min
 
 # A kernel is compiled for these, and `tile_sizes` says for which others: here D = 64.
 WARPS = 4  # of a block
@@ -133,6 +138,18 @@ load, load_bfloat16 = loader(widen), loader(widen_bfloat16)
 
 
 @cuda.jit(device=True, forceinline=True)
+def first_key(starts: Any, b: Any, t: Any) -> Any:
+    """Return the first key that a query may see, where there are no documents: ``starts`` is a 0."""
+    return 0
+
+
+@cuda.jit(device=True, forceinline=True)
+def first_key_of_document(starts: Any, b: Any, t: Any) -> Any:
+    """Return the first key that a query may see: none for a row after the last query, so any will do."""
+    return starts[b, t] if t < starts.shape[1] else int32(0)
+
+
+@cuda.jit(device=True, forceinline=True)
 def dot_products(scores: Any, own: Any, tile: Any, row: Any, column: Any, D: Any) -> None:
     """Write a lane's scores: rows ``row + i`` of the owned tile times rows ``column + 8 j`` of the streamed one."""
     for i in range(scores.shape[0]):
@@ -192,7 +209,7 @@ def row_sum(value: Any) -> Any:
 
 
 @cuda.jit
-def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> None:
+def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, starts: Any, scale: Any) -> None:
     """Write out and lse of ROWS queries of one head; blocks with the most keys come first."""
     q_tile = cuda.shared.array((ROWS, STRIDE), float32, alignment=16)
     tile = cuda.shared.array((COLUMNS, STRIDE), float32, alignment=16)  # keys, then values
@@ -202,6 +219,7 @@ def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> 
     total = cuda.local.array((LANE_ROWS, CHUNKS, VECTOR), float32)
     largest = cuda.local.array(LANE_ROWS, float32)
     sums = cuda.local.array(LANE_ROWS, float32)
+    begins = cuda.local.array(LANE_ROWS, int32)
     (T, H, D), (S, K) = q.shape[1:], k.shape[1:3]
     lane, warp = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     row, column = uint32(WARP_ROWS * warp + LANE_ROWS * (lane // LANES)), uint32(lane % LANES)
@@ -211,11 +229,13 @@ def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> 
 
     load(q_tile, read, q, b, first, h, scale, lane, warp, WARPS)
     for i in range(LANE_ROWS):
-        largest[i] = MINUS_INFINITY
+        largest[i] = LOWEST
         sums[i] = float32(0)
+        begins[i] = first_key(starts, b, first + row + i)
     clear(total)
 
-    for begin in range(0, min(first + ROWS, T) + S - T, COLUMNS):  # up to what the last query sees
+    earliest = first_key(starts, b, first) // COLUMNS * COLUMNS  # a tile's first key that the first query sees
+    for begin in range(earliest, min(first + ROWS, T) + S - T, COLUMNS):  # up to what the last query sees
         start = uint32(begin)
         cuda.syncthreads()  # the last tile is no longer needed
         load(tile, read, k, b, start, kv, float32(1), lane, warp, WARPS)
@@ -224,10 +244,11 @@ def attend(out: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any) -> 
         for i in range(LANE_ROWS):
             new = largest[i]
             for j in range(LANE_COLUMNS):
-                if start + column + LANES * j > first + row + i + S - T:  # a later key
+                s = start + column + LANES * j
+                if s > first + row + i + S - T or s < begins[i]:  # a later key, or another document's
                     p[i, j] = MINUS_INFINITY
                 new = max(new, p[i, j])
-            new = row_max(new)  # finite: the first tile has a key that every query sees
+            new = row_max(new)
             shrink = math.exp(largest[i] - new)
             largest[i] = new
             sums[i] *= shrink
@@ -279,7 +300,7 @@ def sum_products(delta: Array, dout: Array, out: Array) -> None:
 
 @cuda.jit
 def queries_gradient(
-    dq: Array, dout: Array, delta: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any
+    dq: Array, dout: Array, delta: Array, lse: Array, q: Array, k: Array, v: Array, starts: Any, scale: Any
 ) -> None:
     """Write dq of ROWS queries of one head."""
     q_tile = cuda.shared.array((ROWS, STRIDE), float32, alignment=16)
@@ -292,6 +313,7 @@ def queries_gradient(
     total = cuda.local.array((LANE_ROWS, CHUNKS, VECTOR), float32)
     row_lse = cuda.local.array(LANE_ROWS, float32)
     row_delta = cuda.local.array(LANE_ROWS, float32)
+    begins = cuda.local.array(LANE_ROWS, int32)
     (T, H, D), (S, K) = q.shape[1:], k.shape[1:3]
     lane, warp = uint32(cuda.threadIdx.x), uint32(cuda.threadIdx.y)
     row, column = uint32(WARP_ROWS * warp + LANE_ROWS * (lane // LANES)), uint32(lane % LANES)
@@ -305,9 +327,11 @@ def queries_gradient(
         t = first + row + i
         row_lse[i] = lse[b, h, t] if t < T else float32(0)
         row_delta[i] = delta[b, h, t] if t < T else float32(0)
+        begins[i] = first_key(starts, b, t)
     clear(total)
 
-    for begin in range(0, min(first + ROWS, T) + S - T, COLUMNS):  # up to what the last query sees
+    earliest = first_key(starts, b, first) // COLUMNS * COLUMNS  # a tile's first key that the first query sees
+    for begin in range(earliest, min(first + ROWS, T) + S - T, COLUMNS):  # up to what the last query sees
         start = uint32(begin)
         cuda.syncthreads()  # the last tile is no longer needed
         load(tile, read, v, b, start, kv, float32(1), lane, warp, WARPS)
@@ -320,7 +344,8 @@ def queries_gradient(
         for i in range(LANE_ROWS):
             for j in range(LANE_COLUMNS):
                 seen = math.exp(p[i, j] - row_lse[i])
-                if start + column + LANES * j > first + row + i + S - T:  # a later key
+                s = start + column + LANES * j
+                if s > first + row + i + S - T or s < begins[i]:  # a later key, or another document's
                     seen = float32(0)
                 p[i, j] = seen * (dp[i, j] - row_delta[i])  # dscores
         put_transposed(p_tile, p, row, column)
@@ -338,7 +363,7 @@ def queries_gradient(
 
 @cuda.jit
 def keys_gradients(
-    dk: Array, dv: Array, dout: Array, delta: Array, lse: Array, q: Array, k: Array, v: Array, scale: Any
+    dk: Array, dv: Array, dout: Array, delta: Array, lse: Array, q: Array, k: Array, v: Array, starts: Any, scale: Any
 ) -> None:
     """Write dk and dv of ROWS keys of one key/value head, summed over its query heads; scores lie keys by queries."""
     k_tile = cuda.shared.array((ROWS, STRIDE), float32, alignment=16)
@@ -366,6 +391,8 @@ def keys_gradients(
         h = uint32(head)
         for begin in range(earliest, T, COLUMNS):
             start = uint32(begin)
+            if first_key(starts, b, start) >= first + ROWS:  # later documents only
+                break
             cuda.syncthreads()  # the last tile is no longer needed
             load(tile, read, q, b, start, h, scale, lane, warp, WARPS)
             cuda.syncthreads()
@@ -373,9 +400,10 @@ def keys_gradients(
             for j in range(LANE_COLUMNS):
                 t = start + column + LANES * j
                 column_lse = lse[b, h, t] if t < T else float32(0)
+                column_begin = first_key(starts, b, t)
                 for i in range(LANE_ROWS):
-                    seen = math.exp(p[i, j] - column_lse)
-                    p[i, j] = seen if first + row + i <= t + S - T else float32(0)
+                    seen, s = math.exp(p[i, j] - column_lse), first + row + i
+                    p[i, j] = seen if column_begin <= s <= t + S - T else float32(0)
             put_transposed(p_tile, p, row, column)
             cuda.syncthreads()
             load(tile, read, dout, b, start, h, float32(1), lane, warp, WARPS)
@@ -404,12 +432,17 @@ def keys_gradients(
                 dv[b, s, kv, d] = narrow(v_tile[own, d])
 
 
-def fitted(kernel: Any, sizes: dict[str, int], q: Array) -> Any:
-    """Return the kernel for these tiles and for the type of the queries' elements."""
-    return variant(kernel, **sizes, load=load_bfloat16 if q.dtype == BFLOAT16 else load)
+def fitted(kernel: Any, sizes: dict[str, int], q: Array, starts: Array | None) -> Any:
+    """Return the kernel for these tiles, for the type of the queries' elements, and for documents if there are any."""
+    return variant(
+        kernel,
+        **sizes,
+        load=load_bfloat16 if q.dtype == BFLOAT16 else load,
+        first_key=first_key if starts is None else first_key_of_document,
+    )
 
 
-def attention_forward(out: Array, lse: Array, q: Array, k: Array, v: Array) -> None:
+def attention_forward(out: Array, lse: Array, q: Array, k: Array, v: Array, starts: Array | None = None) -> None:
     """Write the attention's output and the log-sum-exp that the backward needs.
 
     Args:
@@ -418,11 +451,14 @@ def attention_forward(out: Array, lse: Array, q: Array, k: Array, v: Array) -> N
         q: (B, T, H, D); rows may lie apart (a slice of packed q|k|v), and so may those of k and v.
         k: (B, S, K, D).
         v: (B, S, K, D).
+        starts: (B, T) int32, the first key that each query may see; None if all earlier ones. Along T it may not
+            decrease, and not go beyond the query's own place t + S - T.
     """
     (B, T, H, D), S = q.shape, k.shape[1]
     sizes = tile_sizes(D, T, S, backward=False)
     grid, block = (-(-T // sizes["ROWS"]), H, B), (WARP, sizes["WARPS"])
-    launch(fitted(attend, sizes, q), grid, block, out, lse, q, k, v, 1 / math.sqrt(D))
+    given = 0 if starts is None else starts
+    launch(fitted(attend, sizes, q, starts), grid, block, out, lse, q, k, v, given, 1 / math.sqrt(D))
 
 
 def attention_backward(
@@ -435,6 +471,7 @@ def attention_backward(
     q: Array,
     k: Array,
     v: Array,
+    starts: Array | None = None,
 ) -> None:
     """Write the gradients of queries, keys and values.
 
@@ -448,14 +485,15 @@ def attention_backward(
         q: (B, T, H, D), the forward's.
         k: (B, S, K, D), the forward's.
         v: (B, S, K, D), the forward's.
+        starts: (B, T) int32 or None, the forward's.
     """
     (B, T, H, D), (S, K) = q.shape, k.shape[1:3]
-    scale = 1 / math.sqrt(D)
+    given, scale = 0 if starts is None else starts, 1 / math.sqrt(D)
     delta = scratch("attention delta", (B, H, T), np.float32, like=lse)
     launch(sum_products, (-(-T // 16), H, B), (WARP, 4), delta, dout, out)
     sizes = tile_sizes(D, T, S, backward=True)
     grid, block = (-(-T // sizes["ROWS"]), H, B), (WARP, sizes["WARPS"])
-    launch(fitted(queries_gradient, sizes, q), grid, block, dq, dout, delta, lse, q, k, v, scale)
+    launch(fitted(queries_gradient, sizes, q, starts), grid, block, dq, dout, delta, lse, q, k, v, given, scale)
     sizes = tile_sizes(D, S, T, backward=True)
     grid, block = (-(-S // sizes["ROWS"]), K, B), (WARP, sizes["WARPS"])
-    launch(fitted(keys_gradients, sizes, q), grid, block, dk, dv, dout, delta, lse, q, k, v, scale)
+    launch(fitted(keys_gradients, sizes, q, starts), grid, block, dk, dv, dout, delta, lse, q, k, v, given, scale)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nanoeuler.tokenizer.base import Tokenizer, fingerprint, flat_ids, utf8
+from nanoeuler.tokenizer.base import Tokenizer, fingerprint, utf8
 
 
 class ByteTokenizer(Tokenizer):
@@ -17,7 +17,7 @@ class ByteTokenizer(Tokenizer):
     vocab_size = 256
     fingerprint = fingerprint("byte", b"")
 
-    def encode(self, text: str) -> np.ndarray:
+    def encode_ordinary(self, text: str) -> np.ndarray:
         """Return one id for each byte, (N,) int32.
 
         Raises:
@@ -27,4 +27,4 @@ class ByteTokenizer(Tokenizer):
 
     def decode_bytes(self, ids: ArrayLike) -> bytes:
         """Return the ids as bytes."""
-        return flat_ids(ids, self.vocab_size).astype(np.uint8).tobytes()
+        return self._tokens(ids).astype(np.uint8).tobytes()

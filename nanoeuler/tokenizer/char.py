@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nanoeuler.errors import UserError
-from nanoeuler.tokenizer.base import Tokenizer, fingerprint, flat_ids, utf8
+from nanoeuler.tokenizer.base import Tokenizer, fingerprint, utf8
 
 
 class CharTokenizer(Tokenizer):
@@ -33,7 +33,7 @@ class CharTokenizer(Tokenizer):
         self._ids = np.full(int(self._codes[-1]) + 2, -1, np.int32)  # by code point; the last is for all those beyond
         self._ids[self._codes] = np.arange(self.vocab_size)
 
-    def encode(self, text: str) -> np.ndarray:
+    def encode_ordinary(self, text: str) -> np.ndarray:
         """Return one id for each character, (N,) int32.
 
         Raises:
@@ -51,7 +51,7 @@ class CharTokenizer(Tokenizer):
 
     def decode_bytes(self, ids: ArrayLike) -> bytes:
         """Return the characters of the ids, as UTF-8."""
-        codes = self._codes[flat_ids(ids, self.vocab_size)]
+        codes = self._codes[self._tokens(ids)]
         return codes.tobytes().decode("utf-32-le").encode("utf-8")
 
     def _content(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The benchmark of the ops: that no op is without its entry, the arithmetic, and the report. No time is judged."""
 
+import functools
 import inspect
 import json
 import math
@@ -20,7 +21,7 @@ from nanoeuler.bench.__main__ import main
 from nanoeuler.bench.contender import EAGER, OURS
 from nanoeuler.bench.ops_arguments import in_order, make_arguments
 from nanoeuler.bench.ops_clock import EventClock, HostClock, Sample
-from nanoeuler.bench.ops_entries import OP_BENCHES, SIZES, OpBench, zipf
+from nanoeuler.bench.ops_entries import OP_BENCHES, SIZES, OpBench, starts_of_documents, zipf
 from nanoeuler.bench.ops_measure import Bench
 from nanoeuler.bench.ops_recorded import NOT_OURS, Timed, recorded
 from nanoeuler.errors import UserError
@@ -128,7 +129,21 @@ def test_flops() -> None:
     pairs = sum(t + 1 for t in range(T))  # query t meets the keys up to its own
     assert flops["attention_forward"] == B * H * pairs * 2 * 2 * D  # q k and p v, a multiply-add each
     assert flops["attention_backward"] == 2.5 * flops["attention_forward"]
-    assert len(flops) == 6
+    seen = pairs * B - starts_of_documents(B, T).sum()  # but for those of other documents
+    assert flops["attention_forward, documents"] == H * seen * 2 * 2 * D
+    assert flops["attention_backward, documents"] == 2.5 * flops["attention_forward, documents"]
+    assert len(flops) == 8
+
+
+def test_documents_of_a_sequence() -> None:
+    starts = starts_of_documents(3, 100)
+    assert starts.dtype == np.int32
+    assert all(len(set(sequence.tolist())) == 4 for sequence in starts)
+    assert (np.diff(starts, axis=1) >= 0).all()
+    assert all(starts[b, t] == t for b in range(3) for t in set(starts[b].tolist()))
+    assert len({sequence.tobytes() for sequence in starts}) == 3
+    assert starts_of_documents(1, 1).tolist() == [[0]]
+    np.testing.assert_array_equal(starts, starts_of_documents(3, 100))
 
 
 def test_size_of_gpt2() -> None:
@@ -432,6 +447,7 @@ def test_versions_are_compared_before_they_are_timed() -> None:
     """One that writes nothing, one that is wrong, one that fails, and one that is right."""
 
     def version(name: str, change: Any) -> SimpleNamespace:
+        @functools.wraps(cpu.rmsnorm_forward)
         def run(out: np.ndarray, *others: Any) -> None:
             if name != "idle":
                 cpu.rmsnorm_forward(out, *others)

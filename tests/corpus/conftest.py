@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from corpus.hub_server import Hub
 
 Serve = Callable[..., str]
 
@@ -67,3 +68,11 @@ def empty_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from nanoeuler.corpus.download import cache_folder
 
     return cache_folder()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """Give a stand-in of the hub, with no data set yet: see :mod:`hub_server`."""
+    server = Hub(tmp_path / "hub", tmp_path / "hub_home")
+    yield server
+    server.close()

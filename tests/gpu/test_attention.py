@@ -25,20 +25,37 @@ def apart(x: np.ndarray) -> np.ndarray:
     return wide[:, :, :-1]
 
 
-def forward(random: np.random.Generator, B: int, T: int, S: int, H: int, K: int, D: int) -> dict[str, Any]:
+Starts = list[list[int]]  # for each sequence, where the document of each query begins
+
+
+def forward(
+    random: np.random.Generator, B: int, T: int, S: int, H: int, K: int, D: int, starts: Starts | None = None
+) -> dict[str, Any]:
     q, k, v = normal(random, B, T, H, D), normal(random, B, S, K, D), normal(random, B, S, K, D)
-    return {"out": unwritten(B, T, H, D), "lse": unwritten(B, H, T), "q": apart(q), "k": apart(k), "v": apart(v)}
+    given = {"out": unwritten(B, T, H, D), "lse": unwritten(B, H, T), "q": apart(q), "k": apart(k), "v": apart(v)}
+    return given | ({} if starts is None else {"starts": np.array(starts, np.int32)})
 
 
-def backward(random: np.random.Generator, B: int, T: int, S: int, H: int, K: int, D: int) -> dict[str, Any]:
-    given = forward(random, B, T, S, H, K, D)
+def backward(
+    random: np.random.Generator, B: int, T: int, S: int, H: int, K: int, D: int, starts: Starts | None = None
+) -> dict[str, Any]:
+    given = forward(random, B, T, S, H, K, D, starts)
     nanoeuler.cpu.attention_forward(**given)
     gradients = {name: apart(unwritten(*given[name[1:]].shape)) for name in ("dq", "dk", "dv")}
     return {**gradients, "dout": normal(random, B, T, H, D), **given}
 
 
-def cases(B: int, T: int, S: int, H: int, K: int, D: int, big: bool = False) -> list[Case]:
+def begins(*lengths: int, earlier: int = 0) -> list[int]:
+    """Return where the document of each query begins, of documents of these lengths after so many earlier keys."""
+    return np.repeat(earlier + np.cumsum([0, *lengths[:-1]]), lengths).tolist()
+
+
+def cases(
+    B: int, T: int, S: int, H: int, K: int, D: int, starts: Starts | None = None, big: bool = False
+) -> list[Case]:
     name, shape = f"{B} {T} {S} {H} {K} {D}", {"B": B, "T": T, "S": S, "H": H, "K": K, "D": D}
+    if starts is not None:
+        name, shape = f"{name}, documents", shape | {"starts": starts}
     return [
         Case("attention_forward", name, partial(forward, **shape), ("out", "lse"), big=big),
         Case("attention_backward", name, partial(backward, **shape), ("dq", "dk", "dv"), big=big),
@@ -50,6 +67,8 @@ CASES = [
     *cases(2, 5, 5, 2, 1, 3),
     *cases(1, 1, 1, 1, 1, 1),
     *cases(1, 65, 65, 2, 2, 33, big=True),  # two blocks, whose last has one query; a head of more than one chunk
+    *cases(2, 5, 5, 2, 1, 3, [begins(1, 2, 1, 1), begins(5)]),
+    *cases(1, 150, 150, 4, 2, 8, [begins(40, 1, 60, 49)], big=True),  # whole tiles of other documents
 ]
 
 #: All multiples of 32 that head sizes are rounded up to, and one new query with earlier keys.
@@ -58,9 +77,23 @@ MORE_SHAPES = [
     *((1, 65, 70, 2, 1, 128), (1, 1, 70, 4, 2, 8)),
 ]
 
-#: What the mutants are tried on first: several tiles of few threads, in the executor that has nothing to compile.
-ATTEMPTS = [partial(check_module, case) for case in cases(1, 3, 66, 1, 1, 5)]
+#: Documents that end where tiles do, and just before and after; of one token each; that begin in the cache.
+DOCUMENTS = {
+    "at the edges of tiles": (65, 65, [begins(32, 32, 1), begins(64, 1)]),
+    "beside the edges of tiles": (130, 130, [begins(31, 34, 62, 3), begins(1, 128, 1)]),
+    "of one token": (70, 70, [begins(*[1] * 70), begins(70)]),
+    "among earlier keys": (20, 90, [[3] * 10 + [80] * 10, begins(5, 15, earlier=70)]),
+}
 
+#: What the mutants are tried on first: several tiles of few threads, in the executor that has nothing to compile.
+ATTEMPTS = [
+    partial(check_module, case)
+    for starts in (None, [[0, 33, 65]], [[40, 64, 64]])
+    for case in cases(1, 3, 66, 1, 1, 5, starts)
+]
+
+OTHER = "if s > first + row + i + S - T or s < begins[i]:  # a later key, or another document's"
+EARLIEST, LATE = "earliest = first_key(starts, b, first)", "earliest = first_key(starts, b, first + 1)"
 MUTANTS = [
     ("inside = n < x.shape[1] and d < x.shape[3]", "inside = d < x.shape[3]"),
     ("tile[column + LANES * j, d + x]", "tile[column + j, d + x]"),
@@ -73,6 +106,14 @@ MUTANTS = [
     ("            cuda.syncthreads()\n            add_products(total_k, ", "            add_products(total_k, "),
     ("earliest = max(0, first - (S - T)) // COLUMNS * COLUMNS", "earliest = first // COLUMNS * COLUMNS"),
     ('-(-S // sizes["ROWS"])', 'max(1, S // sizes["ROWS"])'),
+    ("largest[i] = LOWEST", "largest[i] = MINUS_INFINITY"),
+    (f"{OTHER}\n                    p[i, j] = M", "if s > first + row + i + S - T:\n                    p[i, j] = M"),
+    (f"{OTHER}\n                    seen", "if s > first + row + i + S - T:\n                    seen"),
+    ("column_begin <= s <= t + S - T", "s <= t + S - T"),
+    ("if first_key(starts, b, start) >= first + ROWS:", "if first_key(starts, b, start) >= first:"),
+    (f"+ row + i)\n    clear(total)\n\n    {EARLIEST}", f"+ row + i)\n    clear(total)\n\n    {LATE}"),
+    (f"b, t)\n    clear(total)\n\n    {EARLIEST}", f"b, t)\n    clear(total)\n\n    {LATE}"),
+    ("starts[b, t] if t < starts.shape[1] else int32(0)", "starts[b, t]"),
 ]  # fmt: skip
 
 
@@ -87,12 +128,48 @@ def test_head_sizes_and_tiles(shape: tuple[int, ...]) -> None:
         check(case, attention)
 
 
+@pytest.mark.parametrize("documents", DOCUMENTS)
+def test_documents(documents: str) -> None:
+    T, S, starts = DOCUMENTS[documents]
+    for case in cases(2, T, S, 2, 1, 8, starts):
+        check(case, attention)
+
+
+def test_documents_together_are_documents_alone() -> None:
+    lengths = (33, 1, 64, 32, 5)
+    together = run(1, 135, 135, 4, 2, 8, starts=np.array([begins(*lengths)], np.int32))
+    for begin, length in zip(np.cumsum([0, *lengths]), lengths, strict=False):
+        here = slice(begin, begin + length)
+        given = {name: together[name][:, here].copy() for name in ("q", "k", "v", "dout")}
+        alone = run(1, length, length, 4, 2, 8, **given)
+        for name in ("out", "dq", "dk", "dv"):
+            np.testing.assert_allclose(alone[name], together[name][:, here], rtol=0, atol=2e-6, err_msg=name)
+        np.testing.assert_allclose(alone["lse"], together["lse"][:, :, here], rtol=0, atol=2e-6)
+
+
+def test_nothing_of_another_document_is_left() -> None:
+    """Not even of a key that is not a number."""
+    starts = np.array([begins(35, 15)], np.int32)
+    before = run(1, 50, 50, 4, 2, 8, starts=starts)
+    k, dout = before["k"].copy(), before["dout"].copy()
+    k[:, :35] = np.nan
+    after = run(1, 50, 50, 4, 2, 8, k=k, starts=starts)
+    assert np.isnan(after["out"][:, :35]).all()
+    for name in ("out", "dq", "dk", "dv"):
+        assert (after[name][:, 35:] == before[name][:, 35:]).all(), name
+    dout[:, 35:] = 0
+    given = run(1, 50, 50, 4, 2, 8, dout=dout, starts=starts)
+    for name in ("dq", "dk", "dv"):
+        assert (given[name][:, 35:] == 0).all()
+
+
 def test_several_warps_and_tiles_have_no_races() -> None:
-    for case in cases(1, 17, 33, 1, 1, 1):
-        check(case, attention, "checked", "random")
+    for starts in (None, [begins(3, 14, earlier=16)]):
+        for case in cases(1, 17, 33, 1, 1, 1, starts):
+            check(case, attention, "checked", "random")
 
 
-@pytest.mark.parametrize("case", CASES[:6], ids=str)
+@pytest.mark.parametrize("case", [*CASES[:6], *CASES[10:]], ids=str)
 def test_bfloat16(case: Case) -> None:
     check_bfloat16(case, attention)
 
@@ -118,7 +195,7 @@ def run(B: int, T: int, S: int, H: int, K: int, D: int, **changed: np.ndarray) -
     """Run forward and backward, with some of the inputs given; return all arrays."""
     slices = {name: apart(x) if name in ("q", "k", "v") else x for name, x in changed.items()}
     given = {**backward(np.random.default_rng(0), B, T, S, H, K, D), **slices}
-    names = ("out", "lse", "q", "k", "v")
+    names = {"out", "lse", "q", "k", "v", "starts"} & set(given)
     with np.errstate(all="ignore"):
         attention.attention_forward(**{name: given[name] for name in names})
         attention.attention_backward(**given)
@@ -212,18 +289,27 @@ def test_larger_heads_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "low"),
-    [("attend", True), ("queries_gradient", True), ("keys_gradients", False), ("keys_gradients", True)],
+    ("kernel", "low", "documents"),
+    [
+        ("attend", True, False),
+        ("attend", False, True),
+        ("queries_gradient", True, False),
+        ("queries_gradient", True, True),
+        ("keys_gradients", False, False),
+        ("keys_gradients", True, False),
+        ("keys_gradients", True, True),
+    ],
 )
-def test_machine_code_is_clean(kernel: str, low: bool) -> None:
+def test_machine_code_is_clean(kernel: str, low: bool, documents: bool) -> None:
     """With the largest heads, which need the most registers."""
     need_toolkit()
-    arrays = arguments_of(cases(1, 2, 3, 2, 1, 128)[1])
+    arrays = arguments_of(cases(1, 2, 3, 2, 1, 128, [[0, 2]])[1])
+    starts = arrays.pop("starts") if documents else None
     if low:
-        arrays = {name: x if name == "lse" else apart(to_bfloat16(x)) for name, x in arrays.items()}
-    arrays["delta"] = arrays["lse"]
+        arrays = {name: x if name == "lse" else apart(to_bfloat16(x)) for name, x in arrays.items() if name != "starts"}
+    arrays |= {"delta": arrays["lse"], "starts": starts if documents else 0}
     sizes = attention.tile_sizes(128, 5000, 5000, kernel != "attend")
-    fitted = attention.fitted(getattr(attention, kernel), sizes, arrays["q"])
+    fitted = attention.fitted(getattr(attention, kernel), sizes, arrays["q"], starts)
     signature = tuple(arrays.get(name, np.float32(1)) for name in inspect.signature(fitted.py_func).parameters)
     block = (32, sizes["WARPS"])
     simt.gate(in_bfloat16(fitted) if low else fitted, signature, ["sm_75", "sm_90", "sm_120"], block=block)

@@ -85,6 +85,11 @@ def test_every_function_has_a_benchmark(op: str) -> None:
     assert set(exported(nanoeuler.gpu, op)) - {"rope_tables"} <= benched
 
 
+def required(function: Any) -> list[str]:
+    """Return the parameters that a function must be given; the simpler versions of an op do without the others."""
+    return [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+
+
 @pytest.mark.parametrize("op", LADDERS)
 def test_every_ladder_ends_with_the_op_in_use(op: str) -> None:
     versions = importlib.import_module(f"nanoeuler.gpu.ladder.{op}").VERSIONS
@@ -92,9 +97,8 @@ def test_every_ladder_ends_with_the_op_in_use(op: str) -> None:
     assert len({version.name for version in versions}) == len(versions)
     in_use = versions[-1].run
     assert in_use in set(exported(nanoeuler.gpu, op).values())
-    parameters = list(inspect.signature(in_use).parameters)
     for version in versions:
-        assert list(inspect.signature(version.run).parameters) == parameters
+        assert required(version.run) == required(in_use)
         assert version.idea
     head = importlib.import_module(f"nanoeuler.gpu.ladder.{op}").__doc__ or ""
     assert all(version.name.replace("_", " ") in head.replace("_", " ") for version in versions[:-1])

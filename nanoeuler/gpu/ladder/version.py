@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Version:
-    """A version of an op: it has the op's parameters, and does the same."""
+    """A version of an op: it has the parameters that the op must be given, and does the same."""
 
     name: str
     idea: str  # what it does otherwise than the version before it, in a line

@@ -1,0 +1,260 @@
+"""``python -m nanoeuler.corpus NAME``: prepare a corpus, verify one, show a document of it."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from nanoeuler.config import Parser
+from nanoeuler.console import is_terminal, plural, visible
+from nanoeuler.corpus import manifest
+from nanoeuler.corpus.documents import Options
+from nanoeuler.corpus.filters import parse_condition
+from nanoeuler.corpus.manifest import SPLITS, Manifest
+from nanoeuler.corpus.names import NAMES
+from nanoeuler.corpus.prepare import Settings, prepare
+from nanoeuler.corpus.progress import Progress
+from nanoeuler.corpus.shards import MOST_TOKENS
+from nanoeuler.corpus.show import find_document
+from nanoeuler.corpus.sources import open_source
+from nanoeuler.corpus.verify import bytes_to_read, shard_files, verify
+from nanoeuler.cpu.parallel import available_cores
+from nanoeuler.errors import UserError, nearest, run_command
+from nanoeuler.tokenizer import Tokenizer, load_tokenizer, make_tokenizer
+
+USAGE = """usage: python -m nanoeuler.corpus {prepare,verify,show} [options]
+
+prepare   text of files, or of a hub's data set, into token shards for training; goes on where it was interrupted
+verify    is a prepared corpus what its manifest says?
+show      a document of a prepared corpus, decoded
+
+--help after the name lists its options"""
+
+
+def main(arguments: list[str]) -> int | None:
+    """Run the command that the first argument names; without one, say what there is.
+
+    Raises:
+        UserError: there is no such command.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return None
+    name, *options = arguments
+    if name not in COMMANDS:
+        raise UserError(f"unknown command '{name}'{nearest(name, COMMANDS)}: use {', '.join(COMMANDS)}")
+    return COMMANDS[name](options)
+
+
+def prepare_main(arguments: list[str]) -> None:
+    """``prepare NAME|PATH... --out FOLDER``: go on with a corpus that is unfinished, leave a finished one alone."""
+    given = _prepare_parser().parse_args(arguments)
+    tokenizer = _tokenizer(given.tokenizer)
+    options = Options(
+        text_column=given.text_column,
+        conditions=tuple(parse_condition(text) for text in given.filter),
+        min_characters=given.min_chars,
+        max_characters=given.max_chars,
+        separator=given.separator,
+        revision=given.revision,
+    )
+    settings = Settings(given.val_fraction, given.shard_tokens, given.deduplicate, given.limit)
+    source = open_source(given.source[0] if len(given.source) == 1 else given.source, options)
+    with _ended_by_signals(), Progress() as progress:
+        for note in source.notes:
+            progress.note(note)
+        corpus = prepare(source, options, tokenizer, given.out, settings, given.workers, progress, given.restart)
+        _tell(given.out, corpus, settings, progress)
+
+
+def verify_main(arguments: list[str]) -> int:
+    """``verify FOLDER``: exit code 1 where something is wrong."""
+    parser = Parser(prog="python -m nanoeuler.corpus verify", description="Is a corpus what its manifest says?")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a prepared corpus, or a folder of llm.c's shards")
+    folder = parser.parse_args(arguments).folder
+    with _reading_bar() as bar:
+        task = bar.add_task("", total=bytes_to_read(folder))
+        problems = verify(folder, lambda size: bar.advance(task, size))
+    for problem in problems:
+        print(visible(problem), file=sys.stderr)
+    if problems:
+        print(f"{plural(len(problems), 'problem')} in {folder}", file=sys.stderr)
+        return 1
+    if (folder / manifest.FILE).exists():
+        print(f"{folder}: {plural(len(shard_files(folder)), 'shard')}, all as the manifest says")
+    else:
+        print(f"{folder}: {plural(len(shard_files(folder)), 'shard')} of the right size; no manifest says more of them")
+    return 0
+
+
+def show_main(arguments: list[str]) -> None:
+    """``show FOLDER --document N``: the text, or with ``--tokens`` the ids, on stdout; where it lies on stderr."""
+    parser = Parser(prog="python -m nanoeuler.corpus show", description="Print a document of a corpus, decoded.")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a prepared corpus, or a folder of llm.c's shards")
+    parser.add_argument("--document", type=_whole(0), default=0, metavar="N", help="its number, from 0 on [0]")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="[train]")
+    parser.add_argument("--tokens", action="store_true", help="print the token ids instead of the text")
+    parser.add_argument("--tokenizer", default="gpt2", help="of shards without a manifest, as for prepare [gpt2]")
+    given = parser.parse_args(arguments)
+    shard_files(given.folder)  # for its errors
+    prepared = (given.folder / manifest.FILE).exists()
+    tokenizer = load_tokenizer(given.folder) if prepared else _tokenizer(given.tokenizer)
+    assert tokenizer.end_of_text is not None  # neither prepare nor _tokenizer has one without
+    document = find_document(given.folder, given.split, given.document, tokenizer.end_of_text)
+    place = f"{document.shard} at token {document.offset:,}, {plural(len(document.tokens), 'token')}"
+    print(f"document {given.document:,} of {given.split}: {place}", file=sys.stderr)
+    if given.tokens:
+        print(" ".join(map(str, document.tokens.tolist())))
+        return
+    text = tokenizer.decode(document.tokens)
+    if is_terminal(sys.stdout):
+        print(visible(text))
+    else:
+        sys.stdout.write(text)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
+    "prepare": prepare_main,
+    "verify": verify_main,
+    "show": show_main,
+}
+
+
+def _prepare_parser() -> Parser:
+    parser = Parser(
+        prog="python -m nanoeuler.corpus prepare",
+        description="Text into token shards for training. Interrupted at any moment and started again with the same "
+        "command it goes on, and ends with the same files.",
+    )
+    parser.add_argument(
+        "source",
+        nargs="+",
+        metavar="NAME|PATH",
+        help=f"{', '.join(NAMES)}; a hub's data set as owner/name or owner/name:config; or files, folders and globs",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="where the shards go, such as data/NAME"
+    )
+    parser.add_argument("--tokenizer", default="gpt2", help="gpt2, or the folder or file of one [gpt2]")
+    parser.add_argument(
+        "--workers", type=_whole(1), default=available_cores(), metavar="N", help="processes [the cores]"
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="give up what an interrupted preparation has done in the folder"
+    )
+    which = parser.add_argument_group("which documents")
+    which.add_argument("--text-column", metavar="NAME", help="of the text [text, or the only column of strings]")
+    which.add_argument("--revision", help="of a hub's data set: a branch, tag or commit [the newest]")
+    which.add_argument("--separator", metavar="TEXT", help="between the documents of a .txt file [<|endoftext|>]")
+    which.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help='keep rows that meet it, such as "int_score >= 4"; may be given several times',
+    )
+    which.add_argument("--min-chars", type=_whole(0), default=0, metavar="N", help="leave shorter documents out [0]")
+    which.add_argument("--max-chars", type=_whole(1), metavar="N", help="leave longer documents out")
+    which.add_argument(
+        "--no-deduplicate", dest="deduplicate", action="store_false", help="keep documents whose text came before"
+    )
+    which.add_argument("--limit", type=_whole(1), metavar="N", help="stop after so many documents")
+    shards = parser.add_argument_group("shards")
+    shards.add_argument(
+        "--val-fraction", type=_share, default=0.005, metavar="SHARE", help="of the documents, to validate on [0.005]"
+    )
+    shards.add_argument(
+        "--shard-tokens", type=_whole(1, MOST_TOKENS), default=100_000_000, metavar="N", help="at most [100000000]"
+    )
+    return parser
+
+
+def _tokenizer(wanted: str) -> Tokenizer:
+    """Return the tokenizer that ``--tokenizer`` names.
+
+    Raises:
+        UserError: there is none, or it has no token that could stand between documents.
+    """
+    why = "has no end-of-text token to set documents apart"
+    instead = "take gpt2, or one that `python -m nanoeuler.tokenizer train` made"
+    if wanted == "char":
+        raise UserError(f"--tokenizer char: its vocabulary is one text's characters, and it {why}; {instead}")
+    tokenizer = make_tokenizer(wanted, text="")
+    if tokenizer.end_of_text is None:
+        raise UserError(f"--tokenizer {wanted}: it {why}; {instead}")
+    return tokenizer
+
+
+def _tell(folder: Path, corpus: Manifest, settings: Settings, progress: Progress) -> None:
+    """Say what has come of it."""
+    for split in SPLITS:
+        documents, tokens, text_bytes = (corpus.total(split, what) for what in ("documents", "tokens", "text_bytes"))
+        if documents:
+            progress.note(
+                f"{split:<5} {plural(documents, 'document')}, {plural(tokens, 'token')} "
+                f"({text_bytes / (tokens - documents):.2f} bytes each) in {plural(len(corpus.of(split)), 'shard')}"
+            )
+    for reason, rows in corpus.skipped.items():
+        progress.note(f"left out {plural(rows, 'row')}: {reason}")
+    empty = next((split for split in SPLITS if not corpus.of(split)), None)
+    if empty and settings.val_fraction:
+        progress.warning(
+            f"no document fell to {'validation' if empty == 'val' else 'training'}, which is by the hash of each "
+            f"({settings.val_fraction:g} to validation). Another --val-fraction helps; so do more documents: "
+            "--separator says where a text file is cut"
+        )
+    progress.note(f"{folder}: done")
+
+
+def _reading_bar() -> Bar:
+    columns = BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    return Bar(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal(sys.stderr))
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have the signals that end a process raise :class:`SystemExit`, as Ctrl-C raises an exception: all is put away."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows hangs up on nobody
+    old = {number: signal.signal(number, end) for number in map(signal.Signals.__getitem__, names)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """Return what reads an option: a whole number from ``lowest`` to ``highest``."""
+
+    def read(text: str) -> int:
+        number = int(text)
+        if number < lowest or (highest is not None and number > highest):
+            raise ValueError
+        return number
+
+    read.__name__ = f"number from {lowest} {'on' if highest is None else f'to {highest}'}"  # in argparse's message
+    return read
+
+
+def _share(text: str) -> float:
+    """Read an option that is a share: from 0 on and below 1."""
+    number = float(text)
+    if not 0 <= number < 1:
+        raise ValueError
+    return number
+
+
+_share.__name__ = "share, from 0 on and below 1,"
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,142 @@
+"""Documents of files: of a disk, and of a text in memory."""
+
+import glob
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nanoeuler.console import plural
+from nanoeuler.corpus.documents import Batch, Options, Sieve, Source, choose_columns
+from nanoeuler.corpus.formats import BEGINNING, COMPRESSIONS, FORMATS, File, kind_of
+from nanoeuler.errors import UserError
+
+KNOWN = ", ".join("." + name for name in FORMATS) + " (and " + ", ".join(COMPRESSIONS) + " of them, but of .parquet)"
+
+
+class LocalFiles(Source):
+    """The documents of files, in their order."""
+
+    def __init__(self, files: Sequence[File], options: Options, description: dict[str, Any], notes: Sequence[str] = ()):
+        """Look at every file's columns.
+
+        Raises:
+            UserError: a file cannot be read, or lacks a column.
+        """
+        self.options = options
+        self.notes = list(notes)
+        self.files = list(files)
+        self.description = description | {"files": [{"file": f.name, "bytes": f.size} for f in files]}
+        self._columns = [self._choose(file) for file in files]
+        self._current = 0
+
+    def _choose(self, file: File) -> tuple[str, list[str]]:
+        columns = FORMATS[file.kind].columns(file)
+        file.at = lambda: 0
+        if not columns:  # not one row: there is nothing to be without a text
+            return "", []
+        return choose_columns(columns, self.options, file.name)
+
+    def read(self, state: Any | None = None) -> Iterator[Batch]:
+        """Yield batches; the state is the number of the file and the position in it."""
+        first, *position = state or (0, *BEGINNING)
+        sieve = Sieve(self.options)
+        for number in range(first, len(self.files)):
+            self._current = number
+            file, (column, needed) = self.files[number], self._columns[number]
+            start = (position[0], position[1]) if number == first else BEGINNING
+            rows = FORMATS[file.kind].rows(file, needed, self.options, start) if needed else ()
+            for batch in sieve.batches(rows, column, file.name):
+                batch.state = [number, *batch.state]
+                yield batch
+        self._current = len(self.files)
+        if sieve.batch.rows:
+            sieve.batch.state = [self._current, *BEGINNING]
+            yield sieve.hand_over()
+
+    def progress(self) -> tuple[int, int]:
+        """Return the bytes read of the files, compressed as they are, and their sizes' sum."""
+        done = sum(file.size for file in self.files[: self._current])
+        if self._current < len(self.files):
+            done += self.files[self._current].at()
+        return done, sum(file.size for file in self.files)
+
+
+def open_text(name: str, text: str, separator: str, options: Options, description: dict[str, Any]) -> LocalFiles:
+    """Return the documents of a text in memory, as if it were a ``.txt`` file; the options' separator comes first."""
+    content = text.encode()
+    file = File(name, "txt", "", len(content), lambda: io.BytesIO(content))
+    chosen = separator if options.separator is None else options.separator
+    return LocalFiles([file], replace(options, separator=chosen), description)
+
+
+def open_files(paths: Sequence[str | Path], options: Options) -> LocalFiles:
+    """Return the documents of files, of all files in folders and of what globs match: sorted within each of these.
+
+    Raises:
+        UserError: one of them is missing or cannot be read, or there is not one file of a known kind.
+    """
+    found: list[Path] = []
+    notes: list[str] = []
+    for path in paths:
+        found += _expand(path, notes)
+    found = list(dict.fromkeys(found))
+    files = [_file(path) for path in found]
+    return LocalFiles(files, options, {"kind": "files", "asked_for": [str(path) for path in paths]}, notes)
+
+
+def _file(path: Path) -> File:
+    name = path.as_posix()
+    known = kind_of(path)
+    if known is None:
+        raise UserError(f"{name}: not a kind of file that documents are read from; these are {KNOWN}")
+
+    def opener() -> BinaryIO:
+        return path.open("rb")
+
+    try:
+        return File(name, *known, path.stat().st_size, opener)
+    except OSError as error:
+        raise UserError(f"{name}: cannot read it: {error.strerror}") from None
+
+
+def _expand(wanted: str | Path, notes: list[str]) -> list[Path]:
+    """Return the files that a path stands for; what is left out of a folder goes to the notes."""
+    path = Path(wanted)
+    try:
+        if path.is_dir():
+            return _walk(path, notes)
+        if path.is_file():
+            return [path]
+        if path.exists():
+            raise UserError(f"{path}: a device or a pipe, and documents come from files")
+    except (OSError, ValueError) as error:  # no permission; NUL or a lone surrogate in a name
+        raise UserError(f"{str(wanted)!r}: cannot read it: {getattr(error, 'strerror', error)}") from None
+    if not glob.has_magic(str(wanted)):
+        raise UserError(f"{path}: no such file or folder")
+    matches = [Path(match) for match in sorted(glob.glob(str(wanted), recursive=True))]  # noqa: PTH207 (absolute too)
+    if not matches:
+        raise UserError(f"{path}: nothing matches this pattern")
+    return _usable([match for match in matches if match.is_file()], str(wanted), 0, notes)
+
+
+def _walk(folder: Path, notes: list[str]) -> list[Path]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    shown = [path for path in files if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
+    return _usable(shown, str(folder), len(files) - len(shown), notes)
+
+
+def _usable(files: list[Path], wanted: str, hidden: int, notes: list[str]) -> list[Path]:
+    """Return the files of known kinds, and note what is left out."""
+    usable = [path for path in files if kind_of(path)]
+    unknown = Counter(path.suffix or "no ending" for path in files if not kind_of(path))
+    left_out = [f"{plural(count, 'file')} ({ending})" for ending, count in sorted(unknown.items())]
+    left_out += [plural(hidden, "hidden file")] * bool(hidden)
+    if not usable:
+        there = f"; in it: {', '.join(left_out)}" if left_out else ""
+        raise UserError(f"{wanted}: no file to read documents from{there}; such files are {KNOWN}")
+    if left_out:
+        notes.append(f"{wanted}: left out: {', '.join(left_out)}")
+    return usable

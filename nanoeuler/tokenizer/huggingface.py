@@ -1,0 +1,168 @@
+"""Hugging Face's ``tokenizer.json``: byte-level BPE, read and written."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from nanoeuler.errors import UserError
+from nanoeuler.files import written_whole
+from nanoeuler.tokenizer.alphabet import to_characters
+from nanoeuler.tokenizer.bpe import END_OF_TEXT, BPETokenizer
+from nanoeuler.tokenizer.files import read_json
+from nanoeuler.tokenizer.patterns import PATTERNS
+from nanoeuler.tokenizer.vocabulary import tokenizer_from_merges
+
+#: What means something else to Hugging Face's tokenizers, whose regular expressions are Oniguruma's: ends of lines and
+#: of the text, and ``{1,3}+``, which is no possessive repeat there.
+UNLIKE_OURS = re.compile(r"(?<![\[\\])\^|\$|\{[\d,]+\}\+|\\[AbB<>]")
+
+TOKENIZER_FILE = "tokenizer.json"
+CONFIG_FILE = "tokenizer_config.json"
+
+#: Settings of the model that must be off: settings of other kinds of BPE, and what each does.
+OTHER_BPE = {
+    "dropout": "leaves merges out at random",
+    "unk_token": "stands for unknown text, of which bytes have none",
+    "continuing_subword_prefix": "marks tokens within a word",
+    "end_of_word_suffix": "marks tokens at the end of a word",
+    "byte_fallback": "is of a BPE of characters",
+}
+
+
+def read_huggingface(path: Path) -> BPETokenizer:
+    """Return the tokenizer in a ``tokenizer.json``.
+
+    Raises:
+        UserError: it is missing or damaged, or a kind of tokenizer that gives other ids than a byte-level BPE of ours.
+    """
+    record = read_json(path)
+    try:
+        model, added = record["model"], record.get("added_tokens") or []
+        kind = model.get("type", "BPE")
+        if kind != "BPE":
+            raise UserError(f"{path}: a tokenizer of the kind {kind}, and nanoeuler reads byte-level BPE")
+        if record.get("normalizer"):
+            raise UserError(
+                f"{path}: it changes text first (normalizer {record['normalizer'].get('type')}); ours do not"
+            )
+        for setting, effect in OTHER_BPE.items():
+            if model.get(setting):
+                raise UserError(f"{path}: {setting} is {model[setting]!r}, which {effect}; a byte-level BPE has none")
+        pattern = _pattern_of(path, record.get("pre_tokenizer") or {})
+        special = _special_of(path, added)
+        vocab, merges = dict(model["vocab"]), model["merges"]
+        for token, i in special.items():
+            if vocab.pop(token, i) != i:
+                raise UserError(f"{path}: the special token {token!r} has another id in the vocabulary than {i}")
+        merges = [list(merge) if isinstance(merge, (list, tuple)) else merge for merge in merges]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise UserError(f"{path}: not all that a tokenizer.json has is in it, or it is damaged") from None
+    return tokenizer_from_merges(
+        path, vocab, merges, lambda i: f"{path}: model.merges[{i}]", pattern, special, bool(model.get("ignore_merges"))
+    )
+
+
+def _pattern_of(path: Path, pre_tokenizer: dict[str, Any]) -> str:
+    """Return the pattern of a pre-tokenizer: ``ByteLevel``, or ``Split`` and then ``ByteLevel``."""
+    steps = pre_tokenizer["pretokenizers"] if pre_tokenizer.get("type") == "Sequence" else [pre_tokenizer]
+    names = [step.get("type") for step in steps]
+    if names not in (["ByteLevel"], ["Split", "ByteLevel"]):
+        raise UserError(
+            f"{path}: text is cut by {', '.join(map(str, names))}; nanoeuler reads ByteLevel, alone or after one Split"
+        )
+    if steps[-1].get("add_prefix_space", True):  # true where it is left out
+        raise UserError(f"{path}: add_prefix_space puts a space before the text; nanoeuler encodes text as it is")
+    by_gpt2 = steps[-1].get("use_regex", True)
+    if len(steps) == 1 and by_gpt2:
+        return PATTERNS["gpt2"]
+    if len(steps) == 1 or by_gpt2:
+        raise UserError(f"{path}: text must be cut by one pattern, and here it is {'two' if by_gpt2 else 'none'}")
+    cut = steps[0]
+    if "Regex" not in cut["pattern"] or cut.get("behavior") != "Isolated" or cut.get("invert"):
+        raise UserError(f"{path}: Split must be by a Regex, with the behavior Isolated and not inverted")
+    return str(cut["pattern"]["Regex"])
+
+
+def _special_of(path: Path, added: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the special tokens among those that were added to a vocabulary."""
+    for token in added:
+        content = token["content"]
+        if not token.get("special"):
+            raise UserError(
+                f"{path}: {content!r} is an added token that is not special; nanoeuler has only special ones"
+            )
+        extra = [key for key in ("single_word", "lstrip", "rstrip") if token.get(key)]
+        if extra:
+            raise UserError(f"{path}: the special token {content!r} takes text beside it ({', '.join(extra)})")
+    return {token["content"]: token["id"] for token in added}
+
+
+def unwritable(tokenizer: BPETokenizer) -> str | None:
+    """Return why ``tokenizer.json`` cannot hold a tokenizer; None if it can."""
+    if found := UNLIKE_OURS.search(tokenizer.pattern):
+        return f"{found[0]!r} in the pattern {tokenizer.pattern!r} means something else to Hugging Face's tokenizers"
+    return None
+
+
+def write_huggingface(folder: Path, tokenizer: BPETokenizer) -> list[Path]:
+    """Write ``tokenizer.json`` and ``tokenizer_config.json`` into a folder; return their paths.
+
+    Raises:
+        UserError: they cannot be written, or the format cannot hold this tokenizer.
+    """
+    if reason := unwritable(tokenizer):
+        raise UserError(f"{folder / TOKENIZER_FILE}: {reason}")
+    return [
+        _write_json(folder / TOKENIZER_FILE, _tokenizer_record(tokenizer)),
+        _write_json(folder / CONFIG_FILE, _config_record(tokenizer)),
+    ]
+
+
+def _write_json(path: Path, record: dict[str, Any]) -> Path:
+    with written_whole(path) as file:
+        file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+    return path
+
+
+def _tokenizer_record(tokenizer: BPETokenizer) -> dict[str, Any]:
+    names = [to_characters(token) for token in tokenizer.tokens]
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": i, "content": token, **flags} for token, i in tokenizer.special.items()],
+        "normalizer": None,
+        "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": not tokenizer.merges_are_tokens,
+            # Special tokens too: those that are not in it get other ids when the file is read.
+            "vocab": dict(zip(names, tokenizer.ids.tolist(), strict=True)) | dict(tokenizer.special),
+            "merges": [f"{names[a]} {names[b]}" for a, b in tokenizer.merges],
+        },
+    }
+
+
+def _pre_tokenizer(pattern: str) -> dict[str, Any]:
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    if pattern == PATTERNS["gpt2"]:
+        return byte_level | {"use_regex": True}
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, byte_level | {"use_regex": False}]}
+
+
+def _config_record(tokenizer: BPETokenizer) -> dict[str, Any]:
+    """Return what transformers needs to know beside ``tokenizer.json``."""
+    end = {"bos_token": END_OF_TEXT, "eos_token": END_OF_TEXT} if tokenizer.end_of_text is not None else {}
+    return {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **end}

@@ -1,0 +1,191 @@
+"""``python -m nanoeuler.tokenizer train``: the merges of a byte-level BPE, learned from text."""
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from nanoeuler.config import Parser
+from nanoeuler.console import format_bytes, plural, visible
+from nanoeuler.corpus.documents import Options
+from nanoeuler.corpus.sources import open_source
+from nanoeuler.cpu.parallel import available_cores
+from nanoeuler.errors import UserError
+from nanoeuler.tokenizer.base import FILE, utf8
+from nanoeuler.tokenizer.bpe import END_OF_TEXT, BPETokenizer
+from nanoeuler.tokenizer.huggingface import CONFIG_FILE, TOKENIZER_FILE, unwritable, write_huggingface
+from nanoeuler.tokenizer.patterns import PATTERNS, resolve
+from nanoeuler.tokenizer.pretokens import count_pretokens, read_documents
+from nanoeuler.tokenizer.progress import Progress
+from nanoeuler.tokenizer.ranks import write_ranks
+from nanoeuler.tokenizer.training import train_bpe
+from nanoeuler.tokenizer.vocab_merges import write_vocab_merges
+
+#: Characters at the beginning of the input on which the tokenizer is tried when it is done.
+SAMPLE = 1_000_000
+RANKS = "tokenizer.tiktoken"
+#: The files of each format. The first is what our commands read back, and Hugging Face's libraries too.
+FORMATS: dict[str, tuple[str, ...]] = {
+    "nanoeuler": (FILE, TOKENIZER_FILE, CONFIG_FILE),
+    "huggingface": (TOKENIZER_FILE, CONFIG_FILE),
+    "gpt2": ("vocab.json", "merges.txt"),
+    "tiktoken": (RANKS,),
+}
+
+
+def train_main(arguments: list[str]) -> None:
+    """``train``: count the pre-tokens of the input, learn the merges, write the tokenizer's files.
+
+    Raises:
+        UserError: the input cannot be read, an option makes no sense, or the files cannot be written.
+    """
+    given = _parser().parse_args(arguments)
+    pattern = resolve(given.pattern)
+    special = list(dict.fromkeys([END_OF_TEXT, *given.special]))
+    merges = given.vocab_size - 256 - len(special)
+    if merges < 0:
+        raise UserError(f"--vocab-size {given.vocab_size}: the bytes and special tokens alone are {256 + len(special)}")
+    _check_output(given.out, given.format, pattern)
+    source = Documents(given.input, given.text_column, pattern, special)
+    with Progress() as progress:
+        progress.begin("counting")
+        counts = count_pretokens(
+            source.documents(progress.note),
+            pattern,
+            given.workers,
+            lambda done, _: progress.bytes(done, source.share()),
+        )
+        progress.begin("merging")
+        pairs = train_bpe(counts, merges, given.min_frequency, progress.merges)
+    ids = {token: 256 + len(pairs) + i for i, token in enumerate(special)}
+    tokenizer = BPETokenizer(pairs, pattern, ids)
+    files = _write(given.out, given.format, tokenizer)
+    _tell(tokenizer, merges, source, files, given)
+
+
+class Documents:
+    """The documents of the input, and what there is to tell of them: a sample, and rows left out by their reason."""
+
+    def __init__(self, inputs: list[str], text_column: str | None, pattern: str, separators: list[str]) -> None:
+        self.sample: list[str] = []
+        self.skipped: Counter[str] = Counter()
+        self._pattern, self._separators = pattern, separators
+        self._texts = [Path(name) for name in inputs if name.endswith(".txt") and Path(name).is_file()]
+        self._read = 0
+        self._source = None
+        if len(self._texts) < len(inputs):
+            self._source = open_source(inputs[0] if len(inputs) == 1 else inputs, Options(text_column=text_column))
+
+    def documents(self, note: Callable[[str], None]) -> Iterator[str]:
+        """Give every document, or of a long one its parts."""
+        wanted = SAMPLE
+        for document in self._all(note):
+            if wanted > 0:
+                self.sample.append(document[:wanted])
+                wanted -= len(document)
+            self._read += len(document)
+            yield document
+
+    def _all(self, note: Callable[[str], None]) -> Iterator[str]:
+        if self._source is None:
+            yield from read_documents(self._texts, self._pattern, self._separators)
+            return
+        for text in self._source.notes:
+            note(text)
+        for batch in self._source.read():
+            self.skipped.update(batch.skipped)
+            for text in batch.notes:
+                note(text)
+            yield from batch.documents
+
+    def share(self) -> float | None:
+        """Return which share of the input has been read; None if that is not known."""
+        if self._source is None:
+            done, total = self._read, sum(path.stat().st_size for path in self._texts)
+        else:
+            done, total = self._source.progress()  # type: ignore[assignment]  # the total may be None
+        return min(done / total, 1.0) if total else None
+
+
+def _check_output(out: Path, kind: str, pattern: str) -> None:
+    """Check before the work that the result can be written where it shall.
+
+    Raises:
+        UserError: it cannot.
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: a file, and the tokenizer goes into a folder")
+    known = {name for names in FORMATS.values() for name in names}
+    others = sorted(name for name in known - set(FORMATS[kind]) if (out / name).exists())
+    if others:
+        raise UserError(f"{out}: there is another tokenizer's {others[0]} here; take another folder, or remove it")
+    if kind == "gpt2" and pattern != PATTERNS["gpt2"]:
+        raise UserError("--format gpt2 has no place for a pattern, and readers take GPT-2's; use --format huggingface")
+
+
+def _write(out: Path, kind: str, tokenizer: BPETokenizer) -> list[Path]:
+    """Write the tokenizer's files into a folder; return their paths."""
+    if kind == "huggingface":
+        return write_huggingface(out, tokenizer)
+    if kind == "gpt2":
+        return write_vocab_merges(out, tokenizer)
+    if kind == "tiktoken":
+        return write_ranks(out / RANKS, tokenizer)
+    tokenizer.save(out)
+    return [out / name for name in FORMATS[kind] if (out / name).exists()]
+
+
+def _tell(
+    tokenizer: BPETokenizer, wanted: int, source: Documents, files: list[Path], given: argparse.Namespace
+) -> None:
+    """Say what has been made, how it does, and what to do with it."""
+    made = len(tokenizer.merges)
+    print(f"vocabulary {tokenizer.vocab_size:,}: 256 bytes, {plural(made, 'merge')}, {', '.join(tokenizer.special)}")
+    if made < wanted:
+        print(f"{plural(wanted - made, 'merge')} fewer than asked for: the text has no more pairs to merge")
+    for reason, rows in source.skipped.items():
+        print(f"left out {plural(rows, 'row')}: {visible(reason)}")
+    sizes = [(len(utf8(text)), len(tokenizer.encode(text))) for text in source.sample]
+    size, tokens = map(sum, zip(*sizes, strict=True)) if sizes else (0, 0)
+    if tokens:
+        print(f"{size / tokens:.2f} bytes per token on the first {format_bytes(size)} of the input")
+    for path in files:
+        print(path)
+    if given.format == "nanoeuler" and (reason := unwritable(tokenizer)):
+        print(f"no {TOKENIZER_FILE}: {reason}")
+    if given.format == "tiktoken":
+        print(f"a rank file has neither pattern nor special tokens: pat_str={tokenizer.pattern!r}, {tokenizer.special}")
+    print(f"look at it:    python -m nanoeuler.tokenizer inspect --tokenizer {given.out}")
+    print(f"train with it: python -m nanoeuler.train --data.tokenizer_path {given.out} ...")
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m nanoeuler.tokenizer train",
+        description="Learn a byte-level BPE from text: the merges of the pairs that are most frequent in it.",
+    )
+    parser.add_argument(
+        "--input",
+        nargs="+",
+        required=True,
+        metavar="PATH",
+        help="text, JSON lines, JSON, Parquet or CSV files, folders, globs; or what nanoeuler.corpus prepare takes",
+    )
+    parser.add_argument("--vocab-size", type=int, default=4096, metavar="N", help="tokens, special ones too [4096]")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
+    parser.add_argument(
+        "--pattern",
+        default="gpt2",
+        metavar="NAME|REGEX",
+        help=f"how text is cut first: {', '.join(PATTERNS)}, or a regular expression [gpt2]",
+    )
+    parser.add_argument(
+        "--special", nargs="+", default=[], metavar="TOKEN", help=f"special tokens besides {END_OF_TEXT}"
+    )
+    parser.add_argument("--min-frequency", type=int, default=0, metavar="N", help="merge no pair that is rarer [0]")
+    parser.add_argument(
+        "--workers", type=int, default=available_cores(), metavar="N", help="processes that count [the cores]"
+    )
+    parser.add_argument("--text-column", metavar="NAME", help="of the text [text, or the only column of strings]")
+    parser.add_argument("--format", choices=FORMATS, default="nanoeuler", help="of the files [nanoeuler]")
+    return parser

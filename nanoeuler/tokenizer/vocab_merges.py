@@ -1,0 +1,56 @@
+"""A vocabulary and its merges in two files: ``vocab.json`` + ``merges.txt``, ``encoder.json`` + ``vocab.bpe``.
+
+The first names are Hugging Face's, the others are those that OpenAI published GPT-2 with; the contents are alike.
+"""
+
+import json
+from pathlib import Path
+
+from nanoeuler.errors import UserError
+from nanoeuler.files import written_whole
+from nanoeuler.tokenizer.alphabet import BYTE_OF_CHARACTER, to_characters
+from nanoeuler.tokenizer.bpe import BPETokenizer
+from nanoeuler.tokenizer.files import read_json, read_utf8
+from nanoeuler.tokenizer.vocabulary import tokenizer_from_merges
+
+#: Names of the two files that belong together.
+NAMES = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
+
+
+def read_vocab_merges(vocab_path: Path, merges_path: Path, pattern: str = "gpt2") -> BPETokenizer:
+    """Return the tokenizer of two files. Tokens that look like ``<this>`` and no merge makes are its special tokens.
+
+    Raises:
+        UserError: a file is missing or damaged, or is not that of a byte-level BPE.
+    """
+    vocab = read_json(vocab_path)
+    lines = read_utf8(merges_path).split("\n")
+    first = 1 if lines[0].startswith("#version") else 0
+    numbered = [(i, line.removesuffix("\r")) for i, line in enumerate(lines[first:], first + 1) if line.strip()]
+    merges = [line for _, line in numbered]
+    made = {merge.replace(" ", "", 1) for merge in merges} | BYTE_OF_CHARACTER.keys()
+    special = {token: i for token, i in vocab.items() if token not in made and token[:1] == "<" and token[-1:] == ">"}
+    ordinary = {token: i for token, i in vocab.items() if token not in special}
+    return tokenizer_from_merges(
+        vocab_path, ordinary, merges, lambda i: f"{merges_path}:{numbered[i][0]}", pattern, special
+    )
+
+
+def write_vocab_merges(folder: Path, tokenizer: BPETokenizer, vocab_name: str = "vocab.json") -> list[Path]:
+    """Write the two files into a folder, ``vocab_name`` a key of :data:`NAMES`; return their paths.
+
+    The pattern is not in them: who reads them takes GPT-2's.
+
+    Raises:
+        UserError: they cannot be written, or cannot hold this tokenizer.
+    """
+    vocab_path, merges_path = folder / vocab_name, folder / NAMES[vocab_name]
+    if not tokenizer.merges_are_tokens:
+        raise UserError(f"{vocab_path}: this vocabulary has tokens that no merge makes, which the format cannot say")
+    names = [to_characters(token) for token in tokenizer.tokens]
+    vocab = dict(zip(names, tokenizer.ids.tolist(), strict=True)) | dict(tokenizer.special)
+    lines = ["#version: 0.2", *(f"{names[a]} {names[b]}" for a, b in tokenizer.merges)]
+    with written_whole(merges_path) as merges_file, written_whole(vocab_path) as vocab_file:
+        vocab_file.write(json.dumps(vocab, ensure_ascii=False).encode())
+        merges_file.write("".join(line + "\n" for line in lines).encode())
+    return [vocab_path, merges_path]
