@@ -3,6 +3,8 @@
 COMMANDS = {
     "train": "train a model, or go on with a run",
     "generate": "text from a trained model",
+    "tokenizer": "train a tokenizer, encode and decode with it, look at what it has learned",
+    "corpus": "text of files or of a hub's data set into token shards",
     "plan": "parameters, arithmetic and memory of a run, before it starts",
     "doctor": "what this machine has, what is wrong with it, and what mends it",
     "gradcheck": "every gradient against central differences",

@@ -172,10 +172,15 @@ class TrainingConfig(Section):
 class DataConfig(Section):
     """What the model reads."""
 
-    dataset: str | None = Field(None, description="tinyshakespeare, plays (built in), or the path of a text file; if "
-                                "left out tinyshakespeare where it can be had, else plays")  # fmt: skip
-    tokenizer_path: str = Field("char", description="char, byte, gpt2, or a folder with a saved tokenizer")
-    val_fraction: float = Field(0.1, gt=0, lt=1, description="share of the text, at its end, kept for validation")
+    dataset: str | None = Field(None, description="tinyshakespeare, plays (built in), the path of a text file, the "
+                                "folder of a prepared corpus or of llm.c's shards, the name of a corpus in ./data, or "
+                                "several with weights, such as data/a=0.7,data/b=0.3; if left out tinyshakespeare "
+                                "where it can be had, else plays")  # fmt: skip
+    tokenizer_path: str | None = Field(None, description="char, byte, gpt2, or a folder with a saved tokenizer; if "
+                                       "left out a prepared corpus's own, char for a text")  # fmt: skip
+    val_fraction: float = Field(0.1, gt=0, lt=1, description="share of a text, at its end, kept for validation; a "
+                                "prepared corpus was split when it was prepared")  # fmt: skip
+    doc_mask: bool = Field(False, description="no attention across the borders of documents")
 
 
 class Config(Section):

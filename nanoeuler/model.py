@@ -12,9 +12,9 @@ V vocabulary.
 
 The further heads are the linear heads of Gloeckle et al. 2024, arXiv:2404.19737, on one shared unembedding.
 
-Several documents may be packed into a sequence. With ``starts``, for each token where its document begins, every layer's
-attention stays within the documents, and each gives what it would give alone. Rotary positions are relative, so they
-need no new beginning; learned positions go on counting through the sequence, as they do without ``starts``.
+Several documents may be packed into a sequence. With ``starts``, for each token where its document begins, attention
+stays within the documents. Rotary positions are relative, so they need no new beginning, and each document gives what
+it would give alone; learned positions go on counting through the sequence.
 
 Every sum of the residual stream is followed by a norm, so the two are one op, and so are the bias before a GELU and
 the GELU: each saves a pass over memory.

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from inspect import signature
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -207,8 +208,8 @@ def main(arguments: list[str]) -> int:
     config = config_from_options(options)
     ops = op_table(options.device, config.training.dtype)
     config, data = prepare(config, load_corpus(config.data.dataset))
-    batches = [data.batches.training_batch(i) for i in range(config.training.gradient_accumulation)]
-    comparison, result = compare_step(config, batches, ops)
+    batches = list(islice(data.batches.training_batches(), config.training.gradient_accumulation))
+    comparison, result = compare_step(config, batches, ops, data.document_start)
     print_differences(comparison, Console(highlight=False, width=None if sys.stdout.isatty() else 120))
     print(f"loss {result.loss:.6f}, gradient norm {result.grad_norm:.6f} (NumPy's)")
     if comparison.first is not None:

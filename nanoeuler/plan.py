@@ -22,7 +22,7 @@ from nanoeuler.errors import UserError, run_command
 from nanoeuler.parameters import flat_size, parameter_count, parameter_shapes
 from nanoeuler.precision import statistics, storage
 from nanoeuler.step import cut_batch
-from nanoeuler.tokenizer import make_tokenizer
+from nanoeuler.tokenizer import Tokenizer, make_tokenizer
 
 #: What the interpreter, the libraries and the blocks that ops work in take, about.
 OVERHEAD_BYTES = 300 * 2**20
@@ -94,7 +94,7 @@ def batches_and_tables(config: Config, models: int, rows: int) -> int:
         rows: sequences that each of them takes at once.
     """
     model, training, T = config.model, config.training, config.model.max_seq_len
-    step = training.batch_size * T * (1 + model.num_prediction_heads)
+    step = training.batch_size * T * (1 + model.num_prediction_heads + config.data.doc_mask)  # masked: document starts
     tokens = step + (models * rows + 1) * T * 2
     tables = (models + 1) * T * model.head_dim if model.position == "rope" else 0
     return tokens * np.dtype(np.int32).itemsize + tables * storage(training.dtype).master.itemsize
@@ -181,15 +181,19 @@ def check_memory(config: Config, available: int | None, device: str = "cpu") -> 
         )
 
 
-def with_vocabulary(config: Config, text: str = "") -> Config:
+def with_vocabulary(config: Config, tokenizer: Tokenizer | None = None) -> Config:
     """Return the configuration with its vocabulary size set: the tokenizer's where it says nothing.
+
+    Args:
+        config: of a run.
+        tokenizer: of the run; the one that the configuration names if None.
 
     Raises:
         UserError: the tokenizer cannot be had.
     """
     if config.model.vocab_size is not None:
         return config
-    size = make_tokenizer(config.data.tokenizer_path, text).vocab_size
+    size = (tokenizer or make_tokenizer(config.data.tokenizer_path or "char", text="")).vocab_size
     return config.model_copy(update={"model": config.model.model_copy(update={"vocab_size": size})})
 
 
@@ -204,10 +208,11 @@ def main(arguments: list[str]) -> int:
     add_config_options(parser)
     options = parser.parse_args(arguments)
     config = config_from_options(options)
-    if config.model.vocab_size is None and config.data.tokenizer_path == "char":
-        from nanoeuler.corpus import load_corpus  # a character vocabulary is the text's
+    if config.model.vocab_size is None and config.data.tokenizer_path in (None, "char"):
+        from nanoeuler.corpus import choose_tokenizer, load_corpus  # the vocabulary is the corpus's
 
-        config = with_vocabulary(config, load_corpus(config.data.dataset).text)
+        corpus = load_corpus(config.data.dataset)
+        config = with_vocabulary(config, choose_tokenizer(config.data.tokenizer_path, corpus.parts))
     config = with_vocabulary(config)
     op_table("sim" if options.device == "gpu" else options.device, config.training.dtype)  # for a plan no GPU is needed
     available = None if options.device == "gpu" and why_no_gpu() else available_on(options.device)

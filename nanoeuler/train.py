@@ -5,23 +5,23 @@ everything in its directory; started again, it goes on from its last checkpoint.
 """
 
 import argparse
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, list_checkpoints, read_checkpoint
 from nanoeuler.config import Config, Parser, add_config_options, config_from_options
-from nanoeuler.corpus import Batches, Corpus, check_vocabulary, load_corpus, plays, split
-from nanoeuler.corpus.download import sha256_of
+from nanoeuler.corpus import Batches, Corpus, PreparedCorpus, choose_tokenizer, load_corpus, plays
+from nanoeuler.corpus.mixed import fingerprint
 from nanoeuler.device import HELP, op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
 from nanoeuler.plan import available_on, check_memory, reserve
 from nanoeuler.step import cut_batch
-from nanoeuler.tokenizer import make_tokenizer
+from nanoeuler.tokenizer import Tokenizer
 from nanoeuler.trainer import Data, Trainer
 
 #: Keys that change what a run shows and keeps but not what it learns: they may differ when it goes on.
@@ -77,29 +77,48 @@ def default_run(file: str | None, config: Config, corpus: Corpus) -> str:
 
 
 def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
-    """Turn a text into batches; return the configuration with vocabulary size and dataset resolved, and the data.
+    """Turn a corpus into batches; return the configuration with all that it leaves to the corpus, and the data.
 
     Raises:
-        UserError: the text is too short, the tokenizer cannot be had, or the vocabulary is smaller than its tokens.
+        UserError: a split is too short, a shard is missing or damaged, the tokenizer cannot be had, is another than
+            that of the corpus, has no end-of-text token for ``data.doc_mask``, or has more tokens than the model.
     """
-    model, training = config.model, config.training
-    tokenizer = make_tokenizer(config.data.tokenizer_path, corpus.text)
+    tokenizer = choose_tokenizer(config.data.tokenizer_path, corpus.parts)
+    document_start = _document_start(config, tokenizer)
+    config = _resolved(config, corpus, tokenizer)
+    model, training, vocab_size = config.model, config.training, config.model.vocabulary
+    tokens = [part.tokens(tokenizer, vocab_size, config.data.val_fraction) for part in corpus.parts]
+    sizes = training.batch_size, model.max_seq_len, model.num_prediction_heads
+    batches = Batches(tokens, *sizes, training.seed, corpus.shares, vocab_size)
+    digest = fingerprint([each.fingerprint for each in tokens], corpus.shares)
+    per_token = float(sum(s * Fraction(t.bytes_per_token) for s, t in zip(corpus.shares, tokens, strict=True)))
+    floor = tokens[0].floor if len(tokens) == 1 else None
+    return config, Data(corpus, digest, tokenizer, batches, per_token, floor, document_start)
+
+
+def _resolved(config: Config, corpus: Corpus, tokenizer: Tokenizer) -> Config:
+    """Return the configuration with what it leaves to the corpus filled in.
+
+    The tokenizer of a prepared corpus is its own, whether or not it was named; that of a text is named.
+    """
+    model, data = config.model, config.data
+    own = any(isinstance(part, PreparedCorpus) and part.manifest for part in corpus.parts)
+    kind = None if own else data.tokenizer_path or tokenizer.kind
+    data = data.model_copy(update={"dataset": data.dataset or corpus.name, "tokenizer_path": kind})
     if model.vocab_size is None:
         model = model.model_copy(update={"vocab_size": tokenizer.vocab_size})
-    dataset = config.data.dataset or corpus.name
-    config = config.model_copy(update={"model": model, "data": config.data.model_copy(update={"dataset": dataset})})
-    tokens = tokenizer.encode(corpus.text)
-    check_vocabulary(tokens, model.vocabulary)
-    train, val = split(tokens, config.data.val_fraction)
-    heads = model.num_prediction_heads
-    batches = Batches(train, val, training.batch_size, model.max_seq_len, heads, training.seed)
-    val_bytes = tokenizer.decode_bytes(val)
-    characters = len(val_bytes.decode("utf-8", errors="replace"))
-    floor = corpus.entropy_bits
-    if floor is not None:
-        floor *= math.log(2) * characters / len(val)
-    digest = sha256_of(corpus.text.encode("utf-8", "surrogatepass"))
-    return config, Data(corpus, digest, tokenizer, batches, len(val_bytes) / len(val), floor)
+    return config.model_copy(update={"model": model, "data": data})
+
+
+def _document_start(config: Config, tokenizer: Tokenizer) -> int | None:
+    if not config.data.doc_mask:
+        return None
+    if tokenizer.end_of_text is None:
+        raise UserError(
+            f"data.doc_mask keeps attention within documents, and the tokenizer ({tokenizer.kind}) has no end-of-text "
+            "token to tell where one begins: leave it out, or take a prepared corpus (python -m nanoeuler.corpus)"
+        )
+    return tokenizer.end_of_text
 
 
 def find_resume(run: Path, config: Config, data: Data, resume: bool | None) -> tuple[Checkpoint | None, list[str]]:

@@ -1,8 +1,8 @@
 """A training run: the loop around the steps, and all that it shows, records, saves and survives.
 
-The state of a run is in its last checkpoint: weights, moments, and a few numbers (the step, how many updates, the
-recent losses). Batches, dropout and samples are functions of the seed and of those numbers, so a run that was killed
-goes on to the same bytes.
+The state of a run is in its last checkpoint: weights, moments, and a few numbers (the step, how many windows were
+dealt, how many updates, the recent losses). Batches, dropout and samples are functions of the seed and of those
+numbers, so a run that was killed goes on to the same bytes.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import Any
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from nanoeuler.config import Config
 from nanoeuler.console import Console, format_count, format_duration, visible
-from nanoeuler.corpus import Batches, Corpus
+from nanoeuler.corpus import Batches, Corpus, Prefetch
 from nanoeuler.errors import UserError
 from nanoeuler.files import replace_file, writing
 from nanoeuler.metrics import MetricsLog, read_metrics
@@ -46,11 +46,12 @@ class Data:
     """What a run learns from, ready to be drawn from."""
 
     corpus: Corpus
-    text_sha256: str
+    text_sha256: str  # of the text, or the fingerprint of prepared corpora
     tokenizer: Tokenizer
     batches: Batches
     bytes_per_token: float  # of the validation text
     floor: float | None  # nats per token that no model can go below, where it is known
+    document_start: int | None = None  # the end-of-text token, where attention is to stay within documents
 
 
 class Trainer:
@@ -60,9 +61,13 @@ class Trainer:
         self, config: Config, data: Data, ops: Any, run: Path, resume: Checkpoint | None, notes: list[str]
     ) -> None:
         self.config, self.data, self.ops, self.run, self.notes = config, data, ops, run, notes
-        self.step = TrainingStep(config.model, config.training, ops, None if resume is None else resume.weights)
+        weights = None if resume is None else resume.weights
+        self.step = TrainingStep(config.model, config.training, ops, weights, document_start=data.document_start)
         progress = {} if resume is None else resume.progress
         self.done: int = progress.get("step", 0)
+        t = config.training
+        windows = t.gradient_accumulation * t.batch_size  # of a step, when checkpoints did not say how many were dealt
+        self.dealt: int = progress.get("windows_dealt", self.done * windows)
         self.elapsed: float = progress.get("elapsed_seconds", 0.0)
         self.smoothed: float | None = progress.get("smoothed_loss")
         self.best: list[Any] = progress.get("best", [])  # validation loss and step
@@ -87,6 +92,7 @@ class Trainer:
             MetricsLog(self.run, resume_step=self.done if self.saved_step >= 0 else None) as self.log,
             Console(last, self.done) as self.console,
             stop_signals() as self.stop,
+            Prefetch(self.data.batches.training_batches(self.dealt)) as self.batches,
         ):
             stop = self.stop
             warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's of overflows: the step judges what is not finite
@@ -126,11 +132,11 @@ class Trainer:
     def _step(self) -> None:
         """Train one step, and evaluate where it is due, so that both are one record."""
         t, start = self.config.training, time.perf_counter()
-        first = self.done * t.gradient_accumulation
-        micro_batches = [self.data.batches.training_batch(first + i) for i in range(t.gradient_accumulation)]
+        micro_batches = list(islice(self.batches, t.gradient_accumulation))
         rate = learning_rate(self.done, t)
         result = self.step.run(micro_batches, rate)
         self.done += 1
+        self.dealt += t.gradient_accumulation * self.data.batches.global_batch
         seconds = time.perf_counter() - start
         self.elapsed += seconds
         self.skipped += bool(result.skipped)
@@ -212,6 +218,7 @@ class Trainer:
             "skipped": self.skipped,
             "skipped_in_row": self.skipped_in_row,
             "training_step": self.step.state(),
+            "windows_dealt": self.dealt,
             "text_sha256": self.data.text_sha256,
         }
         weights, *moments = (self.ops.to_numpy(x) for x in (self.step.weights, self.step.m, self.step.v))
@@ -234,7 +241,7 @@ class Trainer:
     def _greet(self) -> None:
         model, t = self.config.model, self.config.training
         size = format_count(parameter_count(parameter_shapes(model)))
-        tokens = format_count(len(self.data.batches.train))
+        tokens = format_count(sum(len(corpus.train) for corpus in self.data.batches.corpora))
         self.console.note(f"text: {self.data.corpus.reason}; {tokens} tokens to learn from")
         self.console.note(
             f"model: {model.preset}, {size} parameters; {t.total_steps} steps of "

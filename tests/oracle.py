@@ -31,12 +31,18 @@ TOLERANCE = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
 
 
 def losses_of(
-    model: Transformer, flat: np.ndarray, inputs: np.ndarray, targets: np.ndarray, dloss: Any, dropout: Any = None
+    model: Transformer,
+    flat: np.ndarray,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    dloss: Any,
+    dropout: Any = None,
+    starts: np.ndarray | None = None,
 ) -> np.ndarray:
     """Add a batch's gradient to a flat buffer; return the heads' summed losses."""
     losses = np.zeros(len(dloss), flat.dtype)
     views = named_views(flat, model.shapes)
-    model.loss_and_gradients(views, losses, inputs, targets, np.array(dloss, flat.dtype), dropout)
+    model.loss_and_gradients(views, losses, inputs, targets, np.array(dloss, flat.dtype), dropout, starts)
     return losses
 
 
@@ -92,10 +98,15 @@ Drop = Callable[[Any, int], Any]  # (activations, place in the model) -> activat
 
 
 def reference_losses(
-    W: dict[str, Any], config: ModelConfig, inputs: np.ndarray, targets: np.ndarray, drop: Drop = lambda x, site: x
+    W: dict[str, Any],
+    config: ModelConfig,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    drop: Drop = lambda x, site: x,
+    starts: np.ndarray | None = None,
 ) -> list[Any]:
     """Return each head's loss in nats, summed over the (B, T) targets that are not negative."""
-    x = reference_trunk(W, config, torch.tensor(inputs, dtype=torch.long), drop)
+    x = reference_trunk(W, config, torch.tensor(inputs, dtype=torch.long), drop, starts)
     losses = []
     for k in range(config.num_prediction_heads):
         logits = reference_head(W, config, x, k)
@@ -110,9 +121,18 @@ def reference_logits(W: dict[str, Any], config: ModelConfig, inputs: np.ndarray)
     return reference_head(W, config, reference_trunk(W, config, torch.tensor(inputs, dtype=torch.long)), 0)
 
 
-def reference_trunk(W: dict[str, Any], config: ModelConfig, tokens: Any, drop: Drop = lambda x, site: x) -> Any:
+def reference_trunk(
+    W: dict[str, Any],
+    config: ModelConfig,
+    tokens: Any,
+    drop: Drop = lambda x, site: x,
+    starts: np.ndarray | None = None,
+) -> Any:
     """Return the residual stream after the last layer, (B, T, C)."""
     B, T = tokens.shape
+    seen = torch.ones(B, 1, T, T, dtype=torch.bool).tril()
+    if starts is not None:
+        seen &= torch.tensor(starts)[:, None, :, None] <= torch.arange(T)
     H, K, D = config.num_heads, config.kv_heads, config.head_dim
     x = W["embedding.weight"][tokens]
     if config.position == "learned":
@@ -125,7 +145,7 @@ def reference_trunk(W: dict[str, Any], config: ModelConfig, tokens: Any, drop: D
         if config.position == "rope":
             q, k = _rope(q, config.rope_theta), _rope(k, config.rope_theta)
         k, v = (heads.repeat_interleave(H // K, dim=1) for heads in (k, v))
-        attention = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attention = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
         out = _linear(W, name + "attention_out", attention.transpose(1, 2).reshape(B, T, H * D))
         x = x + drop(out, 1 + 2 * layer)
         h = _norm(W, config, name + "mlp_norm", x)

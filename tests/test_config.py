@@ -173,6 +173,7 @@ def another_value(section: str, key: str) -> Any:
         "training.sample_prompt": "O\n",
         "data.dataset": "plays",
         "data.tokenizer_path": "byte",
+        "data.doc_mask": True,
         "model.num_kv_heads": 2,
         "model.hidden_dim": 256,
         "model.num_heads": 8,

@@ -58,12 +58,17 @@ def weights_of_losses(config: ModelConfig) -> list[float]:
 
 
 def gradients_of(
-    config: ModelConfig, weights: np.ndarray, inputs: np.ndarray, targets: np.ndarray, dropout: Dropout | None = None
+    config: ModelConfig,
+    weights: np.ndarray,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    dropout: Dropout | None = None,
+    starts: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the flat gradient, from zero, and each head's loss."""
     flat = np.zeros_like(weights)
     model = Transformer(config, ops, weights, *inputs.shape)
-    return flat, losses_of(model, flat, inputs, targets, weights_of_losses(config), dropout)
+    return flat, losses_of(model, flat, inputs, targets, weights_of_losses(config), dropout, starts)
 
 
 def reference_weights(config: ModelConfig, weights: np.ndarray) -> dict[str, Any]:
@@ -107,6 +112,57 @@ def test_gradients_equal_torch(name: str, dtype: type) -> None:
             assert (gradient == 0).all()
         else:
             assert error(gradient, W[tensor].grad) < tolerance, tensor
+
+
+#: Where the documents begin in each of the three sequences of a batch.
+LENGTHS = ((4, 3, 2), (9,), (1, 1, 7))
+STARTS = np.array([np.repeat(np.cumsum([0, *lengths[:-1]]), lengths) for lengths in LENGTHS], np.int32)
+
+
+@needs_torch
+@both_presets
+def test_documents_equal_torch_with_a_mask(config: ModelConfig) -> None:
+    weights, (inputs, targets) = weights_of(config), batch_of(config)
+    flat, losses = gradients_of(config, weights, inputs, targets, starts=STARTS)
+    W = reference_weights(config, weights)
+    expected = reference_losses(W, config, inputs, targets, starts=STARTS)
+    sum(d * loss for d, loss in zip(weights_of_losses(config), expected, strict=True)).backward()
+    assert losses == pytest.approx([float(loss.detach()) for loss in expected], rel=1e-9)
+    for tensor, gradient in named_views(flat, parameter_shapes(config)).items():
+        assert error(gradient, W[tensor].grad) < 1e-9, tensor
+    summed = Transformer(config, ops, weights, 3, 9, "evaluation").losses(inputs, targets[0], STARTS).sum()
+    assert summed == pytest.approx(losses[0], rel=1e-12)
+
+
+def test_documents_together_are_documents_alone() -> None:
+    """Losses and gradients: rotary positions are relative, so a document does not know where it stands."""
+    weights, (inputs, targets) = weights_of(EULER), batch_of(EULER)
+    model = Transformer(EULER, ops, weights, 3, 9)
+    losses = model.losses(inputs, targets[0], STARTS).copy()
+    gradient, _ = gradients_of(EULER, weights, inputs, targets, starts=STARTS)
+    total = np.zeros_like(gradient)
+    for b, lengths in enumerate(LENGTHS):
+        for begin, length in zip(np.unique(STARTS[b]), lengths, strict=True):
+            here = slice(b, b + 1), slice(begin, begin + length)
+            alone = model.losses(inputs[here], targets[0][here])
+            np.testing.assert_allclose(losses[here], alone, rtol=1e-12)
+            total += gradients_of(EULER, weights, inputs[here], targets[:, here[0], here[1]])[0]
+    assert error(gradient, total) < 1e-12
+    assert np.abs(model.losses(inputs, targets[0]) - losses).max() > 0.01  # they do see each other otherwise
+
+
+@both_presets
+def test_no_document_learns_of_another(config: ModelConfig) -> None:
+    weights, (inputs, targets) = weights_of(config), batch_of(config)
+    model = Transformer(config, ops, weights, 3, 9, "evaluation")
+    before = model.losses(inputs, targets[0], STARTS).copy()
+    changed = inputs.copy()
+    changed[0, 4:7] = (changed[0, 4:7] + 1) % config.vocabulary  # the second of three documents
+    after = model.losses(changed, targets[0], STARTS)
+    same = np.ones((3, 9), bool)
+    same[0, 4:7] = False
+    assert (after[same] == before[same]).all()
+    assert (after[~same] != before[~same]).any()
 
 
 @needs_torch

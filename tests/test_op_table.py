@@ -146,18 +146,19 @@ def test_a_model_takes_tokens_and_gives_logits_and_losses_to_the_host(name: str)
 
 
 @every_config
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_a_step_is_the_same(name: str, pieces: int) -> None:
+@pytest.mark.parametrize(("pieces", "first"), [(1, None), (3, None), (1, 4), (3, 4)])
+def test_a_step_is_the_same(name: str, pieces: int, first: int | None) -> None:
+    """With documents too, which begin with the token ``first``."""
     config = model_config(name)
     training = TrainingConfig(batch_size=5, gradient_accumulation=2, workers=2, pieces=pieces)
     results, states = [], []
     for table in (cpu, far_table()):
-        with TrainingStep(config, training, table) as step:
+        with TrainingStep(config, training, table, document_start=first) as step:
             for i in range(3):
                 results.append(step.run([batch(config, 2 * i), batch(config, 2 * i + 1)], 1e-2))
             results.append(step.evaluate([batch(config, 9), batch(config, 10, 2)]))
         buffers = [table.to_numpy(x).copy() for x in (step.weights, step.m, step.v)]
-        with TrainingStep(config, training, table, buffers[0]) as again:
+        with TrainingStep(config, training, table, buffers[0], document_start=first) as again:
             again.restore(step.state(), *buffers[1:])
             results.append(again.run([batch(config, 6), batch(config, 7)], 1e-2))
         states.append([table.to_numpy(x).tobytes() for x in (again.weights, again.m, again.v, again.norm)])

@@ -23,6 +23,7 @@ from nanoeuler.plan import (
     with_vocabulary,
 )
 from nanoeuler.step import TrainingStep
+from nanoeuler.tokenizer import CharTokenizer
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.json"))
 
@@ -284,7 +285,7 @@ def test_a_tokenizer_gives_the_vocabulary_where_none_is_configured() -> None:
     assert with_vocabulary(config(EULER)).model.vocab_size == 7
     open_size = Config.model_validate({"data": {"tokenizer_path": "byte"}})
     assert with_vocabulary(open_size).model.vocab_size == 256
-    assert with_vocabulary(Config(), "abc").model.vocab_size == 3
+    assert with_vocabulary(Config(), CharTokenizer("abc")).model.vocab_size == 3
 
 
 def test_a_wrong_option_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from nanoeuler.config import ModelConfig, TrainingConfig
 from nanoeuler.cpu.parallel import Team, available_cores
 from nanoeuler.model import Transformer
 from nanoeuler.parameters import decayed_size, flat_size, initial_weights, named_views, parameter_shapes
-from nanoeuler.step import SMALL_MODEL, Batch, Outliers, StepResult, TrainingStep, cut_batch
+from nanoeuler.step import SMALL_MODEL, Batch, Outliers, StepResult, TrainingStep, cut_batch, document_starts
 
 V, T = 13, 8
 EULER: dict[str, Any] = {"num_kv_heads": 1, "num_prediction_heads": 2}
@@ -134,6 +134,48 @@ def test_two_micro_batches_are_one_of_twice_the_size(model: dict[str, Any], piec
     assert two.grad_norm == pytest.approx(one.grad_norm, rel=1e-12)
     assert error(accumulated.m, at_once.m) < 1e-12
     assert error(accumulated.weights, at_once.weights) < 1e-9  # Adam divides small gradients by their own size
+
+
+def test_where_documents_begin() -> None:
+    tokens = np.array([[7, 3, 7, 7, 1], [3, 3, 7, 3, 3], [1, 2, 3, 4, 5]], np.int32)
+    starts = document_starts(tokens, 7)
+    assert starts.dtype == np.int32
+    assert starts.tolist() == [[0, 0, 2, 3, 3], [0, 0, 2, 2, 2], [0, 0, 0, 0, 0]]
+    assert document_starts(tokens.astype(np.uint16), 3).tolist() == [[0, 1, 1, 1, 1], [0, 1, 1, 3, 4], [0, 0, 2, 2, 2]]
+
+
+@presets
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_documents_of_a_step(model: dict[str, Any], pieces: int) -> None:
+    """However the batch is cut, the gradient and the losses are those of attention within the documents."""
+    config, training = configs(model, gradient_accumulation=2, pieces=pieces, workers=2, grad_clip=0)
+    batches = [batch(config, 5, seed, ignored=0.3) for seed in range(2)]
+    transformer = Transformer(config, cpu, initial_weights(config, training.seed, np.float64), 5, T)
+    heads = range(config.num_prediction_heads)
+    counts = [sum(int((targets[k] >= 0).sum()) for _, targets in batches) for k in heads]
+    shares = [1.0, *[config.prediction_loss_weight / max(1, len(heads) - 1)] * (len(heads) - 1)]
+    dloss = [share / count for share, count in zip(shares, counts, strict=True)]
+    gradient, loss = np.zeros(transformer.weights["embedding.weight"].base.size), 0.0
+    for inputs, targets in batches:
+        starts = document_starts(inputs, 3)
+        assert len(np.unique(starts)) > 3
+        loss += losses_of(transformer, gradient, inputs, targets, dloss, starts=starts)[0] / counts[0]
+    with TrainingStep(config, training, cpu, document_start=3) as step:
+        assert step.evaluate(batches) == pytest.approx(loss, rel=1e-12)
+        assert step.run(batches, 0.0).loss == pytest.approx(loss, rel=1e-12)
+    assert error(step.m, 0.1 * gradient) < 1e-12
+    with TrainingStep(config, training, cpu) as step:
+        assert step.evaluate(batches) != pytest.approx(loss, rel=1e-6)
+
+
+def test_a_token_that_never_comes_changes_no_bit() -> None:
+    config, training = configs(EULER, pieces=2)
+    steps = []
+    for first in (None, V):
+        with TrainingStep(config, training, cpu, document_start=first) as step:
+            steps.append((step, [step.run([batch(config, 5, seed)], 1e-2) for seed in range(2)]))
+    assert steps[0][1] == steps[1][1]
+    assert_same_bytes(steps[0][0], steps[1][0])
 
 
 def test_dropout_does_not_depend_on_the_cut() -> None:

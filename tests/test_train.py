@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import nanoeuler.plan
 import nanoeuler.train
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Config, load_config
-from nanoeuler.corpus import Corpus, plays
+from nanoeuler.corpus import Corpus, TextCorpus, plays
 from nanoeuler.errors import UserError
 from nanoeuler.parameters import initial_weights
 from nanoeuler.train import FREE_KEYS, default_run, differences, run_directory
@@ -751,7 +752,7 @@ BAD_OPTIONS: list[tuple[list[str], str]] = [
     (["--training.dtype", "bf16"], "--device cpu computes in float32, float64, and training.dtype is bf16"),
     (["--training.dtype", "float64", "--device", "sim"], "and training.dtype is float64: that takes --device cpu"),
     (["--data.dataset", "tinyshakespear"], "(did you mean 'tinyshakespeare'?)"),
-    (["--data.dataset", "."], "a folder, and a dataset is one text file"),
+    (["--data.dataset", "."], "--data.dataset takes the folder of a corpus, or one text file"),
     (["--data.tokenizer_path", "bite"], "(did you mean 'byte'?)"),
     (["--data.tokenizer_path", "."], "nanoeuler_tokenizer.json"),
     (["--model.vocab_size", "5"], "beyond the model's vocabulary of 5"),
@@ -840,7 +841,7 @@ def test_help_names_every_option_and_starts_nothing(
 
 
 def test_a_run_on_the_plays_for_want_of_shakespeare_has_its_own_directory() -> None:
-    plays, shakespeare = Corpus("plays", "", ""), Corpus("tinyshakespeare", "", "")
+    plays, shakespeare = (Corpus([TextCorpus(name, "", "")], [Fraction(1)]) for name in ("plays", "tinyshakespeare"))
     asked = Config.model_validate({"data": {"dataset": "plays"}})
     assert default_run(None, Config(), plays) == "runs/plays"
     assert default_run("configs/small.json", Config(), shakespeare) == "runs/small"

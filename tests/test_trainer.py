@@ -4,6 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ def test_samples_come_from_the_weights_that_the_models_compute_with(
     """Which need not be those that are saved: they may be rounded."""
     start, steps, samplers = TrainingStep.__init__, [], []
 
-    def starting(self: TrainingStep, *arguments: Any) -> None:
-        start(self, *arguments)
+    def starting(self: TrainingStep, *arguments: Any, **more: Any) -> None:
+        start(self, *arguments, **more)
         self.model_weights = self.weights.copy()
         steps.append(self)
 
@@ -80,27 +81,29 @@ def test_samples_come_from_the_weights_that_the_models_compute_with(
     assert (steps[0].model_weights == steps[0].weights).all()  # they follow the update
 
 
-def test_every_micro_batch_is_drawn_once_also_when_a_run_goes_on(
+def test_every_micro_batch_is_trained_on_once_and_in_order_also_when_a_run_goes_on(
     train: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[int] = []
-    training_batch, run_step = Batches.training_batch, TrainingStep.run
+    seen: list[list[list[int]]] = []
+    run_step, training_batches = TrainingStep.run, Batches.training_batches
+    loaders: list[Batches] = []
 
-    def drawing(self: Batches, index: int) -> Any:
-        drawn.append(index)
-        return training_batch(self, index)
+    def drawing(self: Batches, dealt: int = 0) -> Any:
+        loaders.append(self)
+        return training_batches(self, dealt)
 
-    def interrupted(self: TrainingStep, *arguments: Any) -> StepResult:
-        signal.raise_signal(signal.SIGINT)
-        return run_step(self, *arguments)
+    def running(self: TrainingStep, micro_batches: Any, rate: float) -> StepResult:
+        seen.extend(inputs.tolist() for inputs, _ in micro_batches)
+        if len(seen) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return run_step(self, micro_batches, rate)
 
-    monkeypatch.setattr(Batches, "training_batch", drawing)
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainingStep, "run", interrupted)
-        assert train(training__gradient_accumulation=3, training__total_steps=5) == 130
-    assert drawn == [0, 1, 2]
+    monkeypatch.setattr(Batches, "training_batches", drawing)
+    monkeypatch.setattr(TrainingStep, "run", running)
+    assert train(training__gradient_accumulation=3, training__total_steps=5) == 130
+    assert len(seen) == 3
     assert train(training__gradient_accumulation=3, training__total_steps=5) == 0
-    assert drawn == list(range(15))
+    assert seen == [inputs.tolist() for inputs, _ in islice(training_batches(loaders[0]), 15)]
 
 
 # --- intervals

@@ -2,10 +2,17 @@
 
 import sys
 
-from nanoeuler.bench import ops, simt, trace, train
+from nanoeuler.bench import corpus, ops, simt, tokenizer, trace, train
 from nanoeuler.errors import UserError, nearest, run_command
 
-COMMANDS = {"ops": ops.main, "simt": simt.main, "trace": trace.main, "train": train.main}
+COMMANDS = {
+    "corpus": corpus.main,
+    "ops": ops.main,
+    "simt": simt.main,
+    "tokenizer": tokenizer.main,
+    "trace": trace.main,
+    "train": train.main,
+}
 
 
 def main(arguments: list[str]) -> int | None:

@@ -45,16 +45,16 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def peak_bytes() -> int | None:
-    """Return the largest resident size this process has had, or None where the system does not tell.
+def peak_bytes(process: int | str = "self") -> int | None:
+    """Return the largest resident size a process has had, or None where the system does not tell.
 
     Linux: VmHWM. Not ``ru_maxrss``, in which a child starts with its parent's peak.
     """
-    status = Path("/proc/self/status")
+    status = Path(f"/proc/{process}/status")
     if status.exists():
         lines = [line.split() for line in status.read_text().splitlines()]
         return next((int(line[1]) * 1024 for line in lines if line[0] == "VmHWM:"), None)
-    if sys.platform == "darwin":
+    if sys.platform == "darwin" and process == "self":
         import resource
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes, on macOS alone

@@ -89,7 +89,9 @@ def verify_main(arguments: list[str]) -> int:
     if (folder / manifest.FILE).exists():
         print(f"{folder}: {plural(len(shard_files(folder)), 'shard')}, all as the manifest says")
     else:
-        print(f"{folder}: {plural(len(shard_files(folder)), 'shard')} of the right size; no manifest says more of them")
+        print(
+            f"{folder}: {plural(len(shard_files(folder)), 'shard')} of the right size; there is no manifest to say more"
+        )
     return 0
 
 
@@ -114,9 +116,10 @@ def show_main(arguments: list[str]) -> None:
         return
     text = tokenizer.decode(document.tokens)
     if is_terminal(sys.stdout):
-        print(visible(text))
+        encoding = sys.stdout.encoding or "utf-8"
+        print(visible(text).encode(encoding, "replace").decode(encoding))
     else:
-        sys.stdout.write(text)
+        sys.stdout.buffer.write(text.encode())
 
 
 COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
@@ -151,7 +154,12 @@ def _prepare_parser() -> Parser:
     which = parser.add_argument_group("which documents")
     which.add_argument("--text-column", metavar="NAME", help="of the text [text, or the only column of strings]")
     which.add_argument("--revision", help="of a hub's data set: a branch, tag or commit [the newest]")
-    which.add_argument("--separator", metavar="TEXT", help="between the documents of a .txt file [<|endoftext|>]")
+    which.add_argument(
+        "--separator",
+        type=_separator,
+        metavar="TEXT",
+        help=r"between the documents of a .txt file, such as '\n\n' for a blank line [<|endoftext|>]",
+    )
     which.add_argument(
         "--filter",
         action="append",
@@ -254,6 +262,14 @@ def _share(text: str) -> float:
     return number
 
 
+def _separator(text: str) -> str:
+    """Read an option that is a text, with ``\\n`` and ``\\t`` for what is hard to type in a shell."""
+    if not text:
+        raise ValueError
+    return text.replace("\\n", "\n").replace("\\t", "\t")
+
+
+_separator.__name__ = "separator, not empty,"
 _share.__name__ = "share, from 0 on and below 1,"
 
 if __name__ == "__main__":

@@ -1,14 +1,25 @@
-"""Tokens into batches. Each batch is a function of its number, so the loader's whole state is one integer.
+"""Tokens into batches. Each batch is a function of how many windows were dealt before: the loader's whole state.
 
 Letters: B sequences in a batch, T tokens in a sequence. A window is T + heads neighbouring tokens, heads being the
 model's prediction heads: the inputs are its first T, and head k (from 0) has as targets the T that begin k + 1 later.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import count
 
 import numpy as np
 
+from nanoeuler.corpus.mixture import Mixture
+from nanoeuler.corpus.stream import Stream
+from nanoeuler.corpus.tokens import Tokens
+from nanoeuler.corpus.windows import Windows
 from nanoeuler.errors import UserError
+
+#: Inputs (B, T) and targets (heads, B, T), int32.
+Batch = tuple[np.ndarray, np.ndarray]
+
+WRONG_SIZE = "the model and the tokenizer must be of one size (leave model.vocab_size out to take the tokenizer's)"
 
 
 def split(tokens: np.ndarray, val_fraction: float) -> tuple[np.ndarray, np.ndarray]:
@@ -27,74 +38,127 @@ def check_vocabulary(tokens: np.ndarray, vocab_size: int) -> None:
         position = int(np.argmax((tokens < 0) | (tokens >= vocab_size)))
         raise UserError(
             f"token {tokens[position]} at position {position} is beyond the model's vocabulary of {vocab_size}: "
-            "the model and the tokenizer must be of one size (leave model.vocab_size out to take the tokenizer's)"
+            + WRONG_SIZE
         )
 
 
 class Batches:
-    """The batches of a run.
+    """The batches of a run, or of one of its ranks.
 
-    An epoch cuts the training tokens into windows T apart, shuffles them, and deals them out without repetition; the
-    next epoch starts its cuts elsewhere, by fewer than T tokens, so that a token is not always at the same place of
-    a window. A batch may lie across the border of two epochs. Seed and epoch alone decide shuffle and start, through
-    PCG64's raw output, which NumPy keeps the same from version to version.
+    The windows of a run are one sequence without end, which the seed decides: those of each corpus as
+    :class:`~nanoeuler.corpus.windows.Windows` deals them, mixed as :class:`~nanoeuler.corpus.mixture.Mixture` says. A
+    global batch is the next B * ranks of them, and rank r has the r-th B of these. So ranks never share a window, and
+    a run goes on with the same sequence on another number of ranks.
     """
 
     def __init__(
-        self, train: np.ndarray, val: np.ndarray, batch_size: int, T: int, heads: int = 1, seed: int = 0
+        self,
+        corpora: Sequence[Tokens],
+        batch_size: int,
+        T: int,
+        heads: int = 1,
+        seed: int = 0,
+        weights: Sequence[Fraction] | None = None,
+        vocab_size: int | None = None,
+        rank: int = 0,
+        ranks: int = 1,
     ) -> None:
-        """Take the two parts of the text as 1-D arrays of token ids, of any integer type; they are not copied.
+        """Take one corpus or several; their tokens are not copied.
+
+        Args:
+            corpora: to learn from.
+            batch_size: B, sequences in a batch of one rank.
+            T: tokens in a sequence.
+            heads: the model's prediction heads.
+            seed: decides the sequence of windows.
+            weights: of the corpora, by which windows are shared out; equal ones if None.
+            vocab_size: above all token ids that are allowed, which are looked at batch by batch; None: all are.
+            rank: whose batches these are, from 0 to ``ranks`` - 1.
+            ranks: among how many a global batch is shared out.
 
         Raises:
-            UserError: a part is shorter than one window.
+            UserError: a split of a corpus is shorter than one window.
         """
-        for name, part in (("training", train), ("validation", val)):
-            if len(part) < T + heads:
-                raise UserError(
-                    f"the {name} part of the text has {len(part)} tokens, and one window takes {T + heads} "
-                    f"({T} of context and {heads} to predict): give a longer text, a smaller model.max_seq_len"
-                    + (" or a larger data.val_fraction" if name == "validation" else "")
-                )
-        self.train, self.val, self.batch_size, self.T, self.heads, self.seed = train, val, batch_size, T, heads, seed
-        self.starting_places = min(T, len(train) - (T + heads) + 1)  # an epoch's first window begins at one of them
-        self.windows_per_epoch = (len(train) - heads - (self.starting_places - 1)) // T  # from whichever it begins
-        self._shuffled = (-1, np.empty(0, np.int64))  # the epoch last used, and its windows' first tokens
+        for corpus in corpora:
+            _check_lengths(corpus, T, heads)
+        self.corpora, self.batch_size, self.T, self.heads = list(corpora), batch_size, T, heads
+        self.vocab_size, self.rank, self.ranks = vocab_size, rank, ranks
+        self.mixture = Mixture(weights or [Fraction(1)] * len(corpora))
+        self.windows = [Windows(len(c.train), T, heads, seed, c.shuffle, i) for i, c in enumerate(corpora)]
 
-    def training_batch(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return batch ``index``, from 0 on without end: inputs (B, T) and targets (heads, B, T), int32."""
-        first = index * self.batch_size
+    @property
+    def global_batch(self) -> int:
+        """Windows that all ranks together take at once."""
+        return self.batch_size * self.ranks
+
+    def training_batches(self, dealt: int = 0) -> Iterator[Batch]:
+        """Yield this rank's batches, without end, from where so many windows have been dealt to all ranks."""
+        for first in count(dealt, self.global_batch):
+            yield self.training_batch(first)
+
+    def training_batch(self, dealt: int) -> Batch:
+        """Return this rank's part of the global batch before which so many windows were dealt, from 0 on without end.
+
+        Returns:
+            inputs (B, T) and targets (heads, B, T), int32.
+
+        Raises:
+            UserError: a token id is beyond the vocabulary, or a shard is gone.
+        """
+        first = dealt + self.rank * self.batch_size
+        corpus, number = np.array([self.mixture.place(m) for m in range(first, first + self.batch_size)], np.int64).T
         starts = np.empty(self.batch_size, np.int64)
-        done = 0
-        while done < self.batch_size:  # one turn for each epoch that the batch touches
-            epoch, within = divmod(first + done, self.windows_per_epoch)
-            part = self._epoch(epoch)[within : within + self.batch_size - done]
-            starts[done : done + len(part)] = part
-            done += len(part)
-        return self._gather(self.train, starts)
+        for i, windows in enumerate(self.windows):
+            starts[corpus == i] = windows.starts(number[corpus == i])
+        return self._gather([c.train for c in self.corpora], corpus, starts)
 
-    def validation_batches(self, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def validation_batches(self, count: int) -> Iterator[Batch]:
         """Yield ``count`` batches, always the same, of windows evenly spaced over the validation tokens.
 
         Shapes as in :meth:`training_batch`. Windows overlap where the text is short, but no two are the same: a text
-        with fewer places than ``count`` batches need gives fewer, and the last may have fewer than B sequences.
+        with fewer places than ``count`` batches need gives fewer, and the last may have fewer than B sequences. Of
+        several corpora each has its share of the windows.
         """
-        places = len(self.val) - (self.T + self.heads) + 1
-        windows = min(count * self.batch_size, places)
-        starts = np.arange(windows) * (places - 1) // max(windows - 1, 1)
-        for first in range(0, windows, self.batch_size):
-            yield self._gather(self.val, starts[first : first + self.batch_size])
+        counts = self.mixture.counts(count * self.batch_size)
+        spread = [self._spread(len(c.val), wanted) for c, wanted in zip(self.corpora, counts, strict=True)]
+        corpus, starts = np.repeat(np.arange(len(spread)), [len(places) for places in spread]), np.concatenate(spread)
+        for first in range(0, len(starts), self.batch_size):
+            rows = slice(first, first + self.batch_size)
+            yield self._gather([c.val for c in self.corpora], corpus[rows], starts[rows])
 
-    def _epoch(self, epoch: int) -> np.ndarray:
-        """Return the first token of each of an epoch's windows, shuffled: (windows_per_epoch,) int64."""
-        if self._shuffled[0] != epoch:
-            seed = np.random.SeedSequence(self.seed, spawn_key=(epoch,))
-            random = np.random.PCG64(seed).random_raw(self.windows_per_epoch + 1)
-            offset = int(random[-1] % self.starting_places)
-            self._shuffled = (epoch, offset + self.T * np.argsort(random[:-1], kind="stable"))
-        return self._shuffled[1]
+    def _spread(self, tokens: int, wanted: int) -> np.ndarray:
+        """Return the first tokens of as many windows as are wanted, or as there are: (N,) int64."""
+        places = tokens - (self.T + self.heads) + 1
+        windows = min(wanted, places)
+        return np.arange(windows) * (places - 1) // max(windows - 1, 1)
 
-    def _gather(self, tokens: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        shift = np.arange(self.heads + 1)[:, None, None]  # 0 is the inputs, k + 1 the targets of head k
-        windows = tokens[shift + starts[:, None] + np.arange(self.T)]  # (heads + 1, B, T)
-        windows = windows.astype(np.int32, copy=False)
-        return windows[0], windows[1:]
+    def _gather(self, streams: Sequence[Stream], corpus: np.ndarray, starts: np.ndarray) -> Batch:
+        """Return the windows that begin at (N,) places of the streams with (N,) numbers, as inputs and targets."""
+        T, windows = self.T, np.empty((len(starts), self.T + self.heads), np.int32)
+        for i, stream in enumerate(streams):
+            rows = corpus == i
+            windows[rows] = found = stream.windows(starts[rows], self.T + self.heads)
+            self._check_vocabulary(found, stream, starts[rows])
+        targets = np.stack([windows[:, k : k + T] for k in range(1, self.heads + 1)])
+        return np.ascontiguousarray(windows[:, :T]), targets
+
+    def _check_vocabulary(self, windows: np.ndarray, stream: Stream, starts: np.ndarray) -> None:
+        if self.vocab_size is None or not windows.size or 0 <= windows.min() <= windows.max() < self.vocab_size:
+            return
+        row, column = np.argwhere((windows < 0) | (windows >= self.vocab_size))[0].tolist()
+        raise UserError(
+            f"token {windows[row, column]} at {stream.where(int(starts[row]) + column)} is beyond the model's "
+            f"vocabulary of {self.vocab_size}: {WRONG_SIZE}"
+        )
+
+
+def _check_lengths(corpus: Tokens, T: int, heads: int) -> None:
+    for name, tokens, longer in (
+        ("training", corpus.train, corpus.longer),
+        ("validation", corpus.val, corpus.longer_val),
+    ):
+        if len(tokens) < T + heads:
+            raise UserError(
+                f"the {name} part of {corpus.name} has {len(tokens)} tokens, and one window takes {T + heads} "
+                f"({T} of context and {heads} to predict): give a smaller model.max_seq_len, or {longer}"
+            )

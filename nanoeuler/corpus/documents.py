@@ -80,8 +80,8 @@ class Row(NamedTuple):
 class Sieve:
     """Turns rows into batches: applies the conditions, and counts every row that is left out by its reason.
 
-    The text and every value of a column with a condition must be there in each row or be null; which columns there
-    are is checked beforehand, see :func:`choose_columns`.
+    A value that a row lacks is as good as null. That there is such a column at all is checked beforehand, for the file
+    or data set as a whole: see :func:`choose_columns`.
     """
 
     def __init__(self, options: Options) -> None:

@@ -354,8 +354,8 @@ def _values(column: Any) -> list[Any]:
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:
-        contents = column.cast("large_string" if str(column.type).startswith("dictionary") else column.type)
-        values = contents.cast("large_binary").to_pylist()
+        plain = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+        values = plain.cast("large_binary").to_pylist()
         return [None if value is None else value.decode(errors="surrogateescape") for value in values]
 
 

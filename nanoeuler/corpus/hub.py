@@ -7,13 +7,12 @@ The commit is looked up once and recorded, so that a run that is resumed with it
 library skips whole files, and reads the one it stopped in from its beginning.
 """
 
-import atexit
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
-from weakref import WeakSet
 
+from nanoeuler.corpus.arrow_exit import closed_at_exit
 from nanoeuler.corpus.documents import Batch, Options, Row, Sieve, Source, choose_columns
 from nanoeuler.corpus.hub_trouble import Patience
 from nanoeuler.errors import UserError
@@ -38,24 +37,21 @@ class HubDataset(Source):
     def read(self, state: Any | None = None) -> Iterator[Batch]:
         """Yield batches; the state is the library's, how many rows came before, and lines of an unfinished article.
 
-        When the hub fails, reading goes on from the last batch; a batch's notes tell of it.
+        When the hub fails, a batch of no rows has the note of it, and reading goes on from the batch before.
         """
         state = state or {"library": self._beginning, "rows": 0, "lines": []}
         patience = Patience(self.description["asked_for"][0])
-        trouble: list[str] = []
         while True:
             try:
                 for batch in self._batches(state):
                     patience.renew()
-                    batch.notes += trouble
-                    trouble.clear()
                     state = batch.state
                     yield batch
                 return
-            except UserError:
-                raise
             except Exception as error:
-                trouble.append(patience.after(error))
+                note = patience.note(error)
+            yield Batch(notes=[note], state=state)
+            patience.wait()
 
     def _batches(self, state: Any) -> Iterator[Batch]:
         self._rows = state["rows"]
@@ -66,8 +62,7 @@ class HubDataset(Source):
         def full_state() -> dict[str, Any]:
             return {"library": self._dataset.state_dict(), "rows": self._rows, "lines": list(lines)}
 
-        stream = iter(self._dataset)
-        _streams.add(stream)
+        stream = closed_at_exit(iter(self._dataset))
         try:
             texts = self._articles(stream, lines) if self._rows_are_lines else self._counted(stream)
             for batch in sieve.batches(texts, self._column, self.description["dataset"]):
@@ -121,7 +116,7 @@ def open_dataset(dataset: str, config: str | None, options: Options, rows_are_li
 
     commit = patience.attempt(lambda: hub.HfApi().dataset_info(dataset, revision=options.revision).sha)
     stream = patience.attempt(load)
-    columns = patience.attempt(lambda: _columns(stream, datasets))
+    columns = patience.attempt(lambda: _columns(stream))
     column, needed = choose_columns(columns, options, asked_for)
     if set(needed) != set(columns):
         try:  # only these columns of a parquet file are then transferred
@@ -132,7 +127,7 @@ def open_dataset(dataset: str, config: str | None, options: Options, rows_are_li
     return HubDataset(stream, column, rows_are_lines, options, {"kind": "hub", "asked_for": [asked_for], **description})
 
 
-def _columns(dataset: Any, datasets: Any) -> Mapping[str, bool]:
+def _columns(dataset: Any) -> Mapping[str, bool]:
     """Return the columns, and whether each holds strings; from the first row where the library does not know them."""
     if dataset.features is not None:
         strings = ("string", "large_string", "string_view")
@@ -156,13 +151,3 @@ def _libraries(dataset: str) -> tuple[Any, Any]:
     for name in ("STREAMING_READ_RETRY_INTERVAL", "STREAMING_OPEN_RETRY_INTERVAL"):
         setattr(datasets.config, name, 0)
     return datasets, hub
-
-
-#: Streams being read. Arrow's threads must not outlive the interpreter: it would abort.
-_streams: WeakSet[Any] = WeakSet()
-
-
-@atexit.register
-def _close_streams() -> None:
-    for stream in list(_streams):
-        stream.close()

@@ -34,19 +34,20 @@ class Patience:
         """Return what a function returns, calling it again after a passing trouble.
 
         Raises:
-            UserError: as :meth:`after`.
+            UserError: as :meth:`note`.
         """
         while True:
             try:
                 result = action()
             except Exception as error:
-                self.after(error)
+                self.note(error)
+                self.wait()
             else:
                 self.renew()
                 return result
 
-    def after(self, error: Exception) -> str:
-        """Wait until it is time for a new attempt, and return what the trouble was.
+    def note(self, error: Exception) -> str:
+        """Return what the trouble is, in words, and when it is time for a new attempt.
 
         Raises:
             UserError: waiting does not help, or has not helped.
@@ -61,10 +62,12 @@ class Patience:
                 f"{self.asked_for}: the hub does not answer as it should: {_words(error)} (tried {len(PAUSES) + 1} "
                 "times). Check the network, or HF_ENDPOINT if it is set; the same command goes on from where it was"
             ) from None
-        pause = PAUSES[self._failures]
         self._failures += 1
-        time.sleep(pause)
-        return f"{self.asked_for}: {_words(error)}; tried again after {pause:g} s"
+        return f"{self.asked_for}: {_words(error)}; trying again in {PAUSES[self._failures - 1]:g} s"
+
+    def wait(self) -> None:
+        """Wait as long as :meth:`note` said."""
+        time.sleep(PAUSES[self._failures - 1])
 
 
 def _is_passing(error: Exception) -> bool:

@@ -2,6 +2,7 @@
 
 import glob
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nanoeuler.console import plural
-from nanoeuler.corpus.documents import Batch, Options, Sieve, Source, choose_columns
+from nanoeuler.corpus.documents import DEFAULT_COLUMN, Batch, Options, Sieve, Source, choose_columns
 from nanoeuler.corpus.formats import BEGINNING, COMPRESSIONS, FORMATS, File, kind_of
 from nanoeuler.errors import UserError
 
@@ -35,8 +36,9 @@ class LocalFiles(Source):
     def _choose(self, file: File) -> tuple[str, list[str]]:
         columns = FORMATS[file.kind].columns(file)
         file.at = lambda: 0
-        if not columns:  # not one row: there is nothing to be without a text
-            return "", []
+        if not columns:  # no row, or none that can be read: they are to be counted all the same
+            column = self.options.text_column or DEFAULT_COLUMN
+            return column, [column]
         return choose_columns(columns, self.options, file.name)
 
     def read(self, state: Any | None = None) -> Iterator[Batch]:
@@ -47,7 +49,7 @@ class LocalFiles(Source):
             self._current = number
             file, (column, needed) = self.files[number], self._columns[number]
             start = (position[0], position[1]) if number == first else BEGINNING
-            rows = FORMATS[file.kind].rows(file, needed, self.options, start) if needed else ()
+            rows = FORMATS[file.kind].rows(file, needed, self.options, start)
             for batch in sieve.batches(rows, column, file.name):
                 batch.state = [number, *batch.state]
                 yield batch
@@ -113,7 +115,8 @@ def _expand(wanted: str | Path, notes: list[str]) -> list[Path]:
         if path.exists():
             raise UserError(f"{path}: a device or a pipe, and documents come from files")
     except (OSError, ValueError) as error:  # no permission; NUL or a lone surrogate in a name
-        raise UserError(f"{str(wanted)!r}: cannot read it: {getattr(error, 'strerror', error)}") from None
+        name = getattr(error, "filename", None) or wanted
+        raise UserError(f"{name}: cannot read it: {getattr(error, 'strerror', error)}") from None
     if not glob.has_magic(str(wanted)):
         raise UserError(f"{path}: no such file or folder")
     matches = [Path(match) for match in sorted(glob.glob(str(wanted), recursive=True))]  # noqa: PTH207 (absolute too)
@@ -123,9 +126,21 @@ def _expand(wanted: str | Path, notes: list[str]) -> list[Path]:
 
 
 def _walk(folder: Path, notes: list[str]) -> list[Path]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    shown = [path for path in files if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
-    return _usable(shown, str(folder), len(files) - len(shown), notes)
+    """Return the files in a folder and in those below it, sorted; hidden and linked folders are left alone."""
+    files: list[Path] = []
+    hidden = 0
+    for here, folders, names in os.walk(folder, onerror=_fail):
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        notes += [f"{Path(here, name)}: left out: a link to a folder" for name in links]
+        found = [Path(here, name) for name in names]
+        shown = [path for path in found if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
+        files += [path for path in shown if path.is_file() or path.is_symlink()]
+        hidden += len(found) - len(shown)
+    return _usable(sorted(files), str(folder), hidden, notes)
+
+
+def _fail(error: OSError) -> None:
+    raise error
 
 
 def _usable(files: list[Path], wanted: str, hidden: int, notes: list[str]) -> list[Path]:

@@ -94,6 +94,19 @@ def read_manifest(folder: Path) -> Manifest:
         raise UserError(f"{path}: not a manifest of the version that this nanoeuler reads, {VERSION}")
     record.pop("totals", None)
     try:
-        return Manifest(**record | {"shards": [Shard(**shard) for shard in record["shards"]]})
-    except (KeyError, TypeError):
-        raise UserError(f"{path}: damaged: not all that a manifest says is in it, or more") from None
+        found = Manifest(**record | {"shards": [Shard(**shard) for shard in record["shards"]]})
+        if all(map(_is_sound, found.shards)) and {"vocab_size", "end_of_text", "fingerprint"} <= found.tokenizer.keys():
+            return found
+    except (KeyError, TypeError, AttributeError):
+        pass
+    raise UserError(f"{path}: damaged: not all that a manifest says is in it, or more")
+
+
+def _is_sound(shard: Shard) -> bool:
+    """Return whether a shard's values are of the types they should be, and its file one of the manifest's folder."""
+    counts = (shard.documents, shard.tokens, shard.text_bytes, shard.size)
+    return (
+        shard.split in SPLITS
+        and Path(shard.file).name == shard.file
+        and all(isinstance(count, int) and count >= 0 for count in counts)
+    )

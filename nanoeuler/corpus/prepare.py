@@ -48,6 +48,8 @@ AHEAD = 16
 SAVE_INTERVAL = 5.0
 DUPLICATE = "duplicate"
 
+Read = tuple[int, int | None]  # of a source's bytes or rows: how many are read, and all if that is known
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -196,8 +198,8 @@ class _Preparation:
             if kind is not None:
                 with suppress(UserError, OSError):  # the disk is full, say: then the state that was saved last holds
                     self._save()
-                    kept = plural(self.state["documents"], "document")
-                    self.progress.note(f"stopped; {kept} are kept, and the same command goes on from there")
+                    if kept := self.state["documents"]:
+                        self.progress.note(f"stopped with {plural(kept, 'document')}; the same command goes on")
         finally:
             for writer in self.writers.values():
                 writer.release()
@@ -221,12 +223,11 @@ class _Preparation:
         self.progress.begin(self.total("text_bytes"))
         if self._missing() <= 0:
             return
-        for batch, encoded in self._encoded(source.read(self.source_state), pool, ahead):
+        for batch, read, encoded in self._encoded(source, pool, ahead):
             self._take(batch, encoded)
             for note in batch.notes:
                 self.progress.note(note)
-            share = self._share(*source.progress())
-            self.progress.update(self.documents, self.total("tokens"), self.total("text_bytes"), share)
+            self.progress.update(self.documents, self.total("tokens"), self.total("text_bytes"), self._share(*read))
             if self._missing() <= 0:
                 return
             if self._shard_count() > self._shards_saved or time.monotonic() - self._saved > SAVE_INTERVAL:
@@ -245,19 +246,19 @@ class _Preparation:
             writer.finish()
         return [shard for split in manifest.SPLITS for shard in self.writers[split].shards]
 
-    def _encoded(self, batches: Iterator[Batch], pool: Workers, ahead: int) -> Iterator[tuple[Batch, Encoded]]:
+    def _encoded(self, source: Source, pool: Workers, ahead: int) -> Iterator[tuple[Batch, Read, Encoded]]:
         """Yield batches in order with their tokens; up to ``ahead`` of them are with the workers meanwhile."""
-        waiting: deque[tuple[Batch, Future[Encoded]]] = deque()
-        for batch in batches:
-            waiting.append((batch, pool.submit(batch.documents)))
-            while waiting and (len(waiting) > ahead or waiting[0][1].done() or self._is_enough(waiting)):
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for first, future in waiting:
-            yield first, future.result()
+        waiting: deque[tuple[Batch, Read, Future[Encoded]]] = deque()
+        for batch in source.read(self.source_state):
+            waiting.append((batch, source.progress(), pool.submit(batch.documents)))
+            while waiting and (len(waiting) > ahead or waiting[0][2].done() or self._is_enough(waiting)):
+                first, read, future = waiting.popleft()
+                yield first, read, future.result()
+        for first, read, future in waiting:
+            yield first, read, future.result()
 
-    def _is_enough(self, waiting: Iterable[tuple[Batch, Any]]) -> bool:
-        return sum(len(batch.documents) for batch, _ in waiting) >= self._missing()
+    def _is_enough(self, waiting: Iterable[tuple[Batch, Any, Any]]) -> bool:
+        return sum(len(batch.documents) for batch, _, _ in waiting) >= self._missing()
 
     def _missing(self) -> float:
         """Return how many documents there are to go to the limit."""

@@ -5,6 +5,7 @@ is always whole. The hidden one may have more in it than the writer's record say
 records; who goes on from a record cuts off what is beyond it.
 """
 
+import glob
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -117,7 +118,8 @@ class ShardWriter:
             if shard.exists():  # it was finished
                 shard.replace(hidden)
             known = {*(s.file for s in self.shards), hidden.name}
-            for path in [*self.folder.glob(f"{self.prefix}*.bin"), *self.hidden.glob(f"{self.prefix}*.bin")]:
+            pattern = f"{glob.escape(self.prefix)}*.bin"
+            for path in [*self.folder.glob(pattern), *self.hidden.glob(pattern)]:
                 if path.name not in known:  # begun, and perhaps finished
                     path.unlink()
             if not self.counts["tokens"]:

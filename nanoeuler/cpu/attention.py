@@ -40,9 +40,7 @@ QUERY_ROWS = 64
 SCORE_ELEMENTS = 131072
 
 
-def attention_definition(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, starts: np.ndarray | None = None
-) -> np.ndarray:
+def attention_definition(q: np.ndarray, k: np.ndarray, v: np.ndarray, starts: np.ndarray | None = None) -> np.ndarray:
     """Return the attention of (B, T, H, D) queries to (B, S, K, D) keys and values, as the formula says it.
 
     With (B, T) ``starts`` a query sees the keys of its own document only.
@@ -85,15 +83,17 @@ def attention_forward(
         keys, values = k[some, :, heads].swapaxes(1, 2), v[some, :, heads].swapaxes(1, 2)  # (b, n, S, D)
         b, n = keys.shape[:2]
         queries = slice(heads.start * G, heads.stop * G)
-        first = None if starts is None else starts[some]
-        for rows, seen in _query_blocks(T, S, b * n * G, first):
+        begins = None if starts is None else starts[some.start]
+        for rows, seen in _query_blocks(T, S, b * n * G, begins):
             R = rows.stop - rows.start
             p = _scores(keys[:, :, seen], _scaled_queries(q[some, rows, queries], n), R)
-            _mask_other_documents(p, first, rows, seen)
+            _mask_other_documents(p, begins, rows, seen)
             largest = np.max(p, axis=2, out=scratch("attention max", (b, n, G * R), q.dtype))
             p -= largest[:, :, None]
             np.exp(p, out=p)
-            sums = np.matmul(ones(seen.stop - seen.start, q.dtype), p, out=scratch("attention sums", (b, n, G * R), q.dtype))
+            sums = np.matmul(
+                ones(seen.stop - seen.start, q.dtype), p, out=scratch("attention sums", (b, n, G * R), q.dtype)
+            )
             o = scratch("attention out", (b, n, G * R, D), q.dtype)
             np.matmul(p.swapaxes(2, 3), values[:, :, seen], out=o)
             o /= sums[..., None]
@@ -101,7 +101,7 @@ def attention_forward(
             np.log(sums, out=sums)
             np.add(largest.reshape(b, -1, R), sums.reshape(b, -1, R), out=lse[some, queries, rows])
 
-    parallel(item, _items(B, T, S, H, K))
+    parallel(item, _items(B, T, S, H, K, starts is not None))
 
 
 def attention_backward(
@@ -139,12 +139,12 @@ def attention_backward(
         b, n = keys.shape[:2]
         queries = slice(heads.start * G, heads.stop * G)
         dkeys, dvalues = dk[some, :, heads].swapaxes(1, 2), dv[some, :, heads].swapaxes(1, 2)
-        first = None if starts is None else starts[some]
-        for rows, seen in _query_blocks(T, S, b * n * G, first):
+        begins = None if starts is None else starts[some.start]
+        for rows, seen in _query_blocks(T, S, b * n * G, begins):
             R = rows.stop - rows.start
             scaled = _scaled_queries(q[some, rows, queries], n)
             p = _scores(keys[:, :, seen], scaled, R)
-            _mask_other_documents(p, first, rows, seen)
+            _mask_other_documents(p, begins, rows, seen)
             p -= lse[some, queries, rows].reshape(b, n, 1, G * R)
             np.exp(p, out=p)
 
@@ -163,17 +163,18 @@ def attention_backward(
             dqueries = np.matmul(dp.swapaxes(2, 3), keys[:, :, seen], out=d).reshape(b, n * G, R, D)
             np.multiply(dqueries.swapaxes(1, 2), dtype.type(1 / math.sqrt(D)), out=dq[some, rows, queries])
 
-    parallel(item, _items(B, T, S, H, K))
+    parallel(item, _items(B, T, S, H, K, starts is not None))
 
 
-def _items(B: int, T: int, S: int, H: int, K: int) -> list[tuple[slice, slice]]:
+def _items(B: int, T: int, S: int, H: int, K: int, documents: bool) -> list[tuple[slice, slice]]:
     """Cut the work into (some sequences, some key/value heads), so many that a block of scores stays in the cache.
 
     Small ones go together, since each call of NumPy costs a microsecond and more; a team gets an item each, if it can.
+    With documents a sequence goes alone: each has borders of its own.
     """
     one_head = H // K * min(T, QUERY_ROWS) * S  # scores of one key/value head
     heads = max(1, min(K, SCORE_ELEMENTS // one_head))
-    sequences = max(1, min(B, SCORE_ELEMENTS // (one_head * K))) if heads == K else 1
+    sequences = max(1, min(B, SCORE_ELEMENTS // (one_head * K))) if heads == K and not documents else 1
     if is_parallel():
         sequences = max(1, min(sequences, B // TILES))
     return [
@@ -183,12 +184,15 @@ def _items(B: int, T: int, S: int, H: int, K: int) -> list[tuple[slice, slice]]:
     ]
 
 
-def _query_blocks(T: int, S: int, heads: int, starts: np.ndarray | None) -> Iterator[tuple[slice, slice]]:
-    """Yield blocks of query rows, the last first, each with the keys that one of its rows may see."""
+def _query_blocks(T: int, S: int, heads: int, begins: np.ndarray | None) -> Iterator[tuple[slice, slice]]:
+    """Yield blocks of query rows, the last first, each with the keys that one of its rows may see.
+
+    ``begins``, (T,), says where each row's document begins.
+    """
     size = max(1, min(QUERY_ROWS, SCORE_ELEMENTS // (heads * S)))
     for start in reversed(range(0, T, size)):
         stop = min(start + size, T)
-        first = 0 if starts is None else int(starts[:, start].min())  # later rows see no earlier one
+        first = 0 if begins is None else int(begins[start])  # later rows see no earlier one
         yield slice(start, stop), slice(first, stop + S - T)
 
 
@@ -223,19 +227,18 @@ def _later(n: int, dtype: np.dtype) -> np.ndarray:
     return _masks[n, dtype]
 
 
-def _mask_other_documents(p: np.ndarray, starts: np.ndarray | None, rows: slice, seen: slice) -> None:
-    """Set the (b, n, s, G·R) scores of keys before a query's document to -inf; (b, T) starts say where it begins.
+def _mask_other_documents(p: np.ndarray, begins: np.ndarray | None, rows: slice, seen: slice) -> None:
+    """Set the (b, n, s, G·R) scores of keys before a query's document, which begins at (T,) ``begins``, to -inf.
 
-    Only keys before the start of the block's last query can be of an earlier document than any of its queries.
+    Only keys before the document of the block's last query can be of an earlier one than any of its queries.
     """
-    if starts is None:
+    if begins is None:
         return
-    starts = starts[:, rows]
-    b, R = starts.shape
-    keys = _places(seen.stop)[seen.start : int(starts[:, -1].max())]
-    other = np.less(keys[:, None], starts[:, None], out=scratch("attention documents", (b, len(keys), R), np.bool_))
-    scores = p.reshape(*p.shape[:3], -1, R)[:, :, : len(keys)]
-    np.copyto(scores, -np.inf, where=other[:, None, :, None])
+    begins = begins[rows]
+    keys = _places(seen.stop)[seen.start : begins[-1]]
+    earlier = np.less(keys[:, None], begins, out=scratch("attention mask", (len(keys), len(begins)), np.bool_))
+    scores = p.reshape(*p.shape[:3], -1, len(begins))[:, :, : len(keys)]
+    np.copyto(scores, -np.inf, where=earlier[:, None])
 
 
 @functools.cache

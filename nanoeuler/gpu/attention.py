@@ -391,9 +391,9 @@ def keys_gradients(
         h = uint32(head)
         for begin in range(earliest, T, COLUMNS):
             start = uint32(begin)
-            if first_key(starts, b, start) >= first + ROWS:  # later documents only
-                break
             cuda.syncthreads()  # the last tile is no longer needed
+            if first_key(starts, b, start) >= first + ROWS:  # later documents only; all have read their owned rows
+                break
             load(tile, read, q, b, start, h, scale, lane, warp, WARPS)
             cuda.syncthreads()
             dot_products(p, k_tile, tile, row, column, D)

@@ -58,7 +58,8 @@ def rehearse(config: Config) -> Rehearsal:
     B, T = training.batch_size, model.max_seq_len
     batch = np.zeros((B, T), np.int32), np.zeros((model.num_prediction_heads, B, T), np.int32)
     with memory.scratch_from(empty), recording(execute=False) as work:
-        step = TrainingStep(model, training, table, np.empty(0, np.float32))
+        first = 0 if config.data.doc_mask else None
+        step = TrainingStep(model, training, table, np.empty(0, np.float32), document_start=first)
         step.run([batch] * training.gradient_accumulation, training.learning_rate)
         step.evaluate([batch])
         sampler = Transformer(model, table, step.model_weights, 1, T, "generation")

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -20,6 +21,8 @@ from nanoeuler.tokenizer.merges import Pair
 from nanoeuler.tokenizer.patterns import PATTERNS, resolve, split
 
 END_OF_TEXT = "<|endoftext|>"
+#: More than anybody's: we keep arrays of this length, and files that are damaged may have any ids.
+MOST_IDS = 1 << 24
 #: SHA-256 of GPT-2's vocabulary as a rank file. Tokenizers with these ids are known by a fingerprint of their own.
 GPT2_SHA256 = "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930"
 
@@ -80,13 +83,15 @@ class BPETokenizer(Tokenizer):
     ) -> None:
         self.pattern = resolve(pattern)
         self.tokens = tokens  # by rank
-        self.special = dict(sorted(special.items(), key=lambda item: item[1]))
+        self.special = _checked(special)
         self.end_of_text = self.special.get(END_OF_TEXT)
         self.ids = np.arange(len(tokens), dtype=np.int32) if ids is None else np.array(ids, np.int32)  # by rank
         self._bytes_of = dict(zip(self.ids.tolist(), tokens, strict=True))
-        self._bytes_of |= {i: token.encode() for token, i in self.special.items()}
-        if len(self._bytes_of) < len(tokens) + len(special) or min(self._bytes_of) < 0:
-            raise UserError("the vocabulary has two tokens with one id, or an id below 0")
+        self._bytes_of |= {i: utf8(token) for token, i in self.special.items()}
+        if len(self._bytes_of) < len(tokens) + len(special):
+            raise UserError("the vocabulary has two tokens with one id")
+        if min(self._bytes_of) < 0 or max(self._bytes_of) >= MOST_IDS:
+            raise UserError(f"the vocabulary has an id below 0, or beyond {MOST_IDS}")
         self.vocab_size = max(self._bytes_of) + 1
         self._known = np.zeros(self.vocab_size, bool)
         self._known[list(self._bytes_of)] = True
@@ -166,7 +171,7 @@ class BPETokenizer(Tokenizer):
 
     def _merged(self, piece: bytes) -> list[int]:
         """Return the ranks of a piece's tokens."""
-        if piece in self._rank_of:
+        if piece in self._rank_of and not self.merges_are_tokens:
             return [self._rank_of[piece]]
         ranks = [self._rank_of[bytes([byte])] for byte in piece]
         while candidates := [(self._made[pair], i) for i, pair in enumerate(pairwise(ranks)) if pair in self._made]:
@@ -206,6 +211,21 @@ class BPETokenizer(Tokenizer):
     def _content(self) -> dict[str, Any]:
         vocab = zip(map(to_characters, self.tokens), self.ids.tolist(), strict=True)
         return {"pattern": self.pattern, "special": self.special, "vocab": dict(vocab)}
+
+
+def _checked(special: Mapping[str, int]) -> dict[str, int]:
+    """Return special tokens in the order of their ids.
+
+    Raises:
+        UserError: a token is empty, or an id is no whole number.
+    """
+    if "" in special:
+        raise UserError("a special token cannot be empty")
+    try:
+        ids = {token: operator.index(i) for token, i in special.items()}
+    except TypeError:
+        raise UserError(f"the ids of special tokens are whole numbers, not {list(special.values())}") from None
+    return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
 def _encoding(pattern: str, rank_of: dict[bytes, int], special: list[str]) -> tiktoken.Encoding:

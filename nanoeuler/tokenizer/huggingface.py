@@ -38,29 +38,33 @@ def read_huggingface(path: Path) -> BPETokenizer:
     """
     record = read_json(path)
     try:
-        model, added = record["model"], record.get("added_tokens") or []
-        kind = model.get("type", "BPE")
-        if kind != "BPE":
-            raise UserError(f"{path}: a tokenizer of the kind {kind}, and nanoeuler reads byte-level BPE")
-        if record.get("normalizer"):
-            raise UserError(
-                f"{path}: it changes text first (normalizer {record['normalizer'].get('type')}); ours do not"
-            )
-        for setting, effect in OTHER_BPE.items():
-            if model.get(setting):
-                raise UserError(f"{path}: {setting} is {model[setting]!r}, which {effect}; a byte-level BPE has none")
+        model = record["model"]
+        _check_kind(path, model, record.get("normalizer") or {})
         pattern = _pattern_of(path, record.get("pre_tokenizer") or {})
-        special = _special_of(path, added)
+        special = _special_of(path, record.get("added_tokens") or [])
         vocab, merges = dict(model["vocab"]), model["merges"]
+        if not isinstance(merges, list) or not all(isinstance(token, str) for token in special):
+            raise TypeError
         for token, i in special.items():
             if vocab.pop(token, i) != i:
                 raise UserError(f"{path}: the special token {token!r} has another id in the vocabulary than {i}")
-        merges = [list(merge) if isinstance(merge, (list, tuple)) else merge for merge in merges]
     except (KeyError, TypeError, AttributeError, ValueError):
         raise UserError(f"{path}: not all that a tokenizer.json has is in it, or it is damaged") from None
     return tokenizer_from_merges(
         path, vocab, merges, lambda i: f"{path}: model.merges[{i}]", pattern, special, bool(model.get("ignore_merges"))
     )
+
+
+def _check_kind(path: Path, model: dict[str, Any], normalizer: dict[str, Any]) -> None:
+    """Check that a model is byte-level BPE, and that text is not changed beforehand."""
+    kind = model.get("type", "BPE")
+    if kind != "BPE":
+        raise UserError(f"{path}: a tokenizer of the kind {kind}, and nanoeuler reads byte-level BPE")
+    if normalizer:
+        raise UserError(f"{path}: it changes text first (normalizer {normalizer.get('type')}); ours do not")
+    for setting, effect in OTHER_BPE.items():
+        if model.get(setting):
+            raise UserError(f"{path}: {setting} is {model[setting]!r}, which {effect}; a byte-level BPE has none")
 
 
 def _pattern_of(path: Path, pre_tokenizer: dict[str, Any]) -> str:
@@ -81,7 +85,10 @@ def _pattern_of(path: Path, pre_tokenizer: dict[str, Any]) -> str:
     cut = steps[0]
     if "Regex" not in cut["pattern"] or cut.get("behavior") != "Isolated" or cut.get("invert"):
         raise UserError(f"{path}: Split must be by a Regex, with the behavior Isolated and not inverted")
-    return str(cut["pattern"]["Regex"])
+    pattern = str(cut["pattern"]["Regex"])
+    if found := UNLIKE_OURS.search(pattern):
+        raise UserError(f"{path}: {found[0]!r} in the pattern {pattern!r} means something else to tiktoken")
+    return pattern
 
 
 def _special_of(path: Path, added: list[dict[str, Any]]) -> dict[str, int]:
@@ -102,6 +109,8 @@ def unwritable(tokenizer: BPETokenizer) -> str | None:
     """Return why ``tokenizer.json`` cannot hold a tokenizer; None if it can."""
     if found := UNLIKE_OURS.search(tokenizer.pattern):
         return f"{found[0]!r} in the pattern {tokenizer.pattern!r} means something else to Hugging Face's tokenizers"
+    if twice := tokenizer.special.keys() & {to_characters(token) for token in tokenizer.tokens}:
+        return f"the special token {min(twice)!r} is written like another token"
     return None
 
 

@@ -22,7 +22,8 @@ from nanoeuler.errors import UserError, nearest
 PATTERNS = {
     # openai/gpt-2, src/encoder.py; the contractions are one group here
     "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    # openai/tiktoken, tiktoken_ext/openai_public.py, cl100k_base (until version 0.5; see cl100k_base below)
+    # openai/tiktoken, tiktoken_ext/openai_public.py, cl100k_base as first published. Its later form, made for speed,
+    # takes white space with line ends in it at the end of a text as one piece, and Oniguruma misreads it.
     "gpt4": (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
         r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -48,9 +49,6 @@ CLASS = re.compile(r"\\[pP]\{\^?([^{}^]+)\}|\\[pP](\w)|\\([sSwWdDbB])")
 
 LETTER_THEN_SPACE = r"(?<=\p{L})(?=\s)"
 
-#: Every character that is assigned, or ever will be if Unicode goes on to fill plane after plane, and private ones.
-CHARACTERS = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))
-_CODES = np.frombuffer(CHARACTERS.encode("utf-32-le"), np.uint32)
 _BYTES = {bytes([byte]): byte for byte in range(256)}
 
 
@@ -82,7 +80,7 @@ def _check(pattern: str) -> None:
         _encoding(pattern)
     except (regex.error, ValueError) as error:
         raise UserError(f"the pattern {pattern!r} is no regular expression: {error}") from None
-    for character in map(chr, (*range(0x300), 0x4E2D, 0x1F600, 0xE000)):
+    for character in map(chr, (*range(0x20, 0x300), *range(0x20), 0x4E2D, 0x1F600, 0xE000)):
         match = compiled.match(character)
         if not match or not match[0]:
             raise UserError(
@@ -130,9 +128,7 @@ def safe_place(text: str, start: int, end: int) -> int | None:
     (2, 9)
     """
     for begin in range(max(start, 1), end + 1, 4096):
-        window = text[
-            begin - 1 : min(begin + 4096, end + 1)
-        ]  # a letter before the first place, white space at the last
+        window = text[begin - 1 : min(begin + 4096, end + 1)]  # with the letter before its first place
         if found := _compiled(LETTER_THEN_SPACE).search(as_tiktoken_sees(LETTER_THEN_SPACE, window)):
             return begin - 1 + found.start()
     return None
@@ -161,19 +157,15 @@ def _unlike(pattern: str) -> Unlike | None:
 
     Any character of the right classes can stand in; we take the last one, which no pattern is likely to name by itself.
     """
-    ours, tiktokens = np.zeros((2, len(_CODES)), np.int64)
+    _, codes = characters()
+    ours, tiktokens = np.zeros((2, len(codes)), np.int64)
     for bit, name in enumerate(sorted(_classes(pattern))):
         ours |= _members(name, "regex") << bit
         tiktokens |= _members(name, "tiktoken") << bit
     alike = ours == tiktokens
-    stand_in_of = dict(
-        zip(ours[alike].tolist(), _CODES[alike].tolist(), strict=True)
-    )  # of each set of classes the last
-    stand_ins = {
-        int(code): stand_in_of[classes]
-        for code, classes in zip(_CODES[~alike], tiktokens[~alike].tolist(), strict=True)
-        if classes in stand_in_of
-    }
+    last = dict(zip(ours[alike].tolist(), codes[alike].tolist(), strict=True))  # by its classes
+    unlike = zip(codes[~alike].tolist(), tiktokens[~alike].tolist(), strict=True)
+    stand_ins = {code: last[classes] for code, classes in unlike if classes in last}
     if not stand_ins:
         return None
     known = np.zeros(sys.maxunicode + 1, bool)
@@ -195,13 +187,21 @@ def _classes(pattern: str) -> set[str]:
 
 
 @cache
+def characters() -> tuple[str, np.ndarray]:
+    """Return every character that is assigned, room for more to come, and some for private use; and their numbers."""
+    text = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000))))
+    return text, np.frombuffer(text.encode("utf-32-le"), np.uint32)
+
+
+@cache
 def _members(name: str, engine: str) -> np.ndarray:
-    """Return which of :data:`CHARACTERS` an engine puts in a class, (N,) int64 of 0 and 1."""
+    """Return which of the :func:`characters` an engine puts in a class, (N,) int64 of 0 and 1."""
+    text, codes = characters()
     if engine == "regex":
-        members = "".join(regex.findall(name, CHARACTERS))
+        members = "".join(regex.findall(name, text))
     else:  # it leaves out what does not match
-        members = bytes(_encoding(name).encode_to_numpy(CHARACTERS).astype(np.uint8)).decode()
-    return np.isin(_CODES, np.frombuffer(members.encode("utf-32-le"), np.uint32), assume_unique=True).astype(np.int64)
+        members = bytes(_encoding(name).encode_to_numpy(text).astype(np.uint8)).decode()
+    return np.isin(codes, np.frombuffer(members.encode("utf-32-le"), np.uint32), assume_unique=True).astype(np.int64)
 
 
 def _encoding(pattern: str) -> tiktoken.Encoding:

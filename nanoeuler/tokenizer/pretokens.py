@@ -256,7 +256,7 @@ class Workers:
             pickle.dump((self._pattern, piece), process.stdin)
             process.stdin.flush()
             answer: Counted | UserError = pickle.load(process.stdout)
-        except (EOFError, OSError, ValueError):
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             raise UserError(
                 f"a process that counts pre-tokens has ended (exit code {process.poll()}); "
                 "if it was for lack of memory, use fewer workers"

@@ -45,6 +45,8 @@ def train_main(arguments: list[str]) -> None:
     merges = given.vocab_size - 256 - len(special)
     if merges < 0:
         raise UserError(f"--vocab-size {given.vocab_size}: the bytes and special tokens alone are {256 + len(special)}")
+    if given.workers < 1 or given.min_frequency < 0 or "" in special:
+        raise UserError("--workers is 1 or more, --min-frequency 0 or more, and no --special token is empty")
     _check_output(given.out, given.format, pattern)
     source = Documents(given.input, given.text_column, pattern, special)
     with Progress() as progress:
@@ -53,7 +55,7 @@ def train_main(arguments: list[str]) -> None:
             source.documents(progress.note),
             pattern,
             given.workers,
-            lambda done, _: progress.bytes(done, source.share()),
+            lambda done, _: progress.bytes(done, source.share(done)),
         )
         progress.begin("merging")
         pairs = train_bpe(counts, merges, given.min_frequency, progress.merges)
@@ -71,7 +73,7 @@ class Documents:
         self.skipped: Counter[str] = Counter()
         self._pattern, self._separators = pattern, separators
         self._texts = [Path(name) for name in inputs if name.endswith(".txt") and Path(name).is_file()]
-        self._read = 0
+        self._size = sum(path.stat().st_size for path in self._texts)
         self._source = None
         if len(self._texts) < len(inputs):
             self._source = open_source(inputs[0] if len(inputs) == 1 else inputs, Options(text_column=text_column))
@@ -83,7 +85,6 @@ class Documents:
             if wanted > 0:
                 self.sample.append(document[:wanted])
                 wanted -= len(document)
-            self._read += len(document)
             yield document
 
     def _all(self, note: Callable[[str], None]) -> Iterator[str]:
@@ -98,12 +99,9 @@ class Documents:
                 note(text)
             yield from batch.documents
 
-    def share(self) -> float | None:
-        """Return which share of the input has been read; None if that is not known."""
-        if self._source is None:
-            done, total = self._read, sum(path.stat().st_size for path in self._texts)
-        else:
-            done, total = self._source.progress()  # type: ignore[assignment]  # the total may be None
+    def share(self, text_bytes: int) -> float | None:
+        """Return which share of the input that many bytes of text are; None if that is not known."""
+        done, total = self._source.progress() if self._source else (text_bytes, self._size)
         return min(done / total, 1.0) if total else None
 
 
@@ -151,8 +149,8 @@ def _tell(
         print(f"{size / tokens:.2f} bytes per token on the first {format_bytes(size)} of the input")
     for path in files:
         print(path)
-    if given.format == "nanoeuler" and (reason := unwritable(tokenizer)):
-        print(f"no {TOKENIZER_FILE}: {reason}")
+    if given.format == "nanoeuler" and (why := unwritable(tokenizer)):
+        print(f"no {TOKENIZER_FILE}: {why}")
     if given.format == "tiktoken":
         print(f"a rank file has neither pattern nor special tokens: pat_str={tokenizer.pattern!r}, {tokenizer.special}")
     print(f"look at it:    python -m nanoeuler.tokenizer inspect --tokenizer {given.out}")

@@ -4,6 +4,7 @@ The first names are Hugging Face's, the others are those that OpenAI published G
 """
 
 import json
+import re
 from pathlib import Path
 
 from nanoeuler.errors import UserError
@@ -15,10 +16,12 @@ from nanoeuler.tokenizer.vocabulary import tokenizer_from_merges
 
 #: Names of the two files that belong together.
 NAMES = {"vocab.json": "merges.txt", "encoder.json": "vocab.bpe"}
+#: The files do not say which tokens are special; other tokens that no merge makes are taken for damage.
+SPECIAL = re.compile(r"<.+>|\[.+\]", re.DOTALL)
 
 
 def read_vocab_merges(vocab_path: Path, merges_path: Path, pattern: str = "gpt2") -> BPETokenizer:
-    """Return the tokenizer of two files. Tokens that look like ``<this>`` and no merge makes are its special tokens.
+    """Return the tokenizer of two files. Its special tokens are those that no merge makes and :data:`SPECIAL` fits.
 
     Raises:
         UserError: a file is missing or damaged, or is not that of a byte-level BPE.
@@ -29,7 +32,7 @@ def read_vocab_merges(vocab_path: Path, merges_path: Path, pattern: str = "gpt2"
     numbered = [(i, line.removesuffix("\r")) for i, line in enumerate(lines[first:], first + 1) if line.strip()]
     merges = [line for _, line in numbered]
     made = {merge.replace(" ", "", 1) for merge in merges} | BYTE_OF_CHARACTER.keys()
-    special = {token: i for token, i in vocab.items() if token not in made and token[:1] == "<" and token[-1:] == ">"}
+    special = {token: i for token, i in vocab.items() if token not in made and SPECIAL.fullmatch(token)}
     ordinary = {token: i for token, i in vocab.items() if token not in special}
     return tokenizer_from_merges(
         vocab_path, ordinary, merges, lambda i: f"{merges_path}:{numbered[i][0]}", pattern, special
@@ -48,6 +51,8 @@ def write_vocab_merges(folder: Path, tokenizer: BPETokenizer, vocab_name: str = 
     if not tokenizer.merges_are_tokens:
         raise UserError(f"{vocab_path}: this vocabulary has tokens that no merge makes, which the format cannot say")
     names = [to_characters(token) for token in tokenizer.tokens]
+    if strange := [token for token in tokenizer.special if not SPECIAL.fullmatch(token) or token in names]:
+        raise UserError(f"{vocab_path}: the format cannot say that the special token {strange[0]!r} is one")
     vocab = dict(zip(names, tokenizer.ids.tolist(), strict=True)) | dict(tokenizer.special)
     lines = ["#version: 0.2", *(f"{names[a]} {names[b]}" for a, b in tokenizer.merges)]
     with written_whole(merges_path) as merges_file, written_whole(vocab_path) as vocab_file:

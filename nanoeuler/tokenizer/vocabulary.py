@@ -7,11 +7,9 @@ from pathlib import Path
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import merges as pairs
 from nanoeuler.tokenizer.alphabet import BYTE_OF_CHARACTER, BYTES, CHARACTER_OF_BYTE, to_bytes, to_characters
-from nanoeuler.tokenizer.bpe import BPETokenizer
+from nanoeuler.tokenizer.bpe import MOST_IDS, BPETokenizer
 from nanoeuler.tokenizer.merges import Pair
 
-#: Larger ids than anybody's. We keep an array of ids, and files that are not what they seem have huge ones.
-MOST_TOKENS = 1 << 24
 CHARACTERS = [to_characters(byte) for byte in BYTES]
 
 
@@ -39,15 +37,17 @@ def tokenizer_from_merges(
         UserError: the file is damaged, or means what tiktoken cannot do.
     """
     check_vocabulary(path, vocab)
-    read = [_pair(merge, vocab, where(i)) for i, merge in enumerate(merges)]
+    read = [_pair(merge, vocab, i, where) for i, merge in enumerate(merges)]
     made = list(dict.fromkeys(a + b for a, b in read))  # in the order of the first merge of each
     tokens = CHARACTERS + made
-    if len(tokens) < len(vocab):
-        without = next(iter(vocab.keys() - set(tokens)))
-        raise UserError(f"{path}: no merge makes the token {without!r}, and it is not among the special tokens")
+    unmade = vocab.keys() - set(tokens)
+    if unmade and not whole_first:
+        raise UserError(f"{path}: no merge makes the token {min(unmade)!r}, and it is not among the special tokens")
+    if unmade:  # from a rank file then, in which ids are ranks
+        tokens = CHARACTERS + sorted(vocab.keys() - set(CHARACTERS), key=vocab.__getitem__)
     rank_of = {token: rank for rank, token in enumerate(tokens)}
     ranked = [(rank_of[a], rank_of[b]) for a, b in read]
-    if len(ranked) == len(made):
+    if len(ranked) == len(made) and not unmade:
         _check_single(ranked, where)
     else:
         _check_every_pair(path, tokens, ranked, whole_first)
@@ -82,7 +82,7 @@ def check_vocabulary(path: Path, vocab: Mapping[str, int]) -> None:
                 f"{path}: {token!r} is no token of a byte-level BPE: {strange[0]!r} stands for no byte. "
                 "(A special token must be listed as one.)"
             )
-        if type(i) is not int or not 0 <= i < MOST_TOKENS:
+        if type(i) is not int or not 0 <= i < MOST_IDS:
             raise UserError(f"{path}: the id of {token!r} is {i!r}, and ids are whole numbers from 0")
         if i in seen:
             raise UserError(f"{path}: {token!r} and {seen[i]!r} both have id {i}")
@@ -95,16 +95,18 @@ def check_vocabulary(path: Path, vocab: Mapping[str, int]) -> None:
         )
 
 
-def _pair(merge: str | Sequence[str], vocab: Mapping[str, int], where: str) -> tuple[str, str]:
-    """Return the two sides of a merge."""
-    sides = merge.split(" ") if isinstance(merge, str) else merge
-    if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, str) and side for side in sides):
-        raise UserError(f"{where}: a merge is two tokens, and this is {merge!r}")
-    a, b = sides
-    for token in (a, b, a + b):
-        if token not in vocab:
-            raise UserError(f"{where}: the merge of {a!r} and {b!r} needs the token {token!r}, which is not there")
-    return a, b
+def _pair(merge: str | Sequence[str], vocab: Mapping[str, int], i: int, where: Callable[[int], str]) -> tuple[str, str]:
+    """Return the two sides of the i-th merge."""
+    try:
+        a, b = merge.split(" ") if isinstance(merge, str) else merge
+        if a in vocab and b in vocab and a + b in vocab:
+            return a, b
+    except (TypeError, ValueError):
+        a = b = ""
+    if not a or not b:
+        raise UserError(f"{where(i)}: a merge is two tokens, and this is {merge!r}")
+    missing = next(token for token in (a, b, a + b) if token not in vocab)
+    raise UserError(f"{where(i)}: the merge of {a!r} and {b!r} needs the token {missing!r}, which is not there")
 
 
 def _check_single(ranked: list[Pair], where: Callable[[int], str]) -> None:

@@ -4,6 +4,7 @@ The libraries take seconds to import and read their environment at that moment, 
 at much.
 """
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,26 @@ def test_only_needed_columns_are_transferred(hub: Hub) -> None:
     assert hub.sent < size / 3
 
 
+def test_json_lines_of_the_hub(hub: Hub) -> None:
+    """Of a format whose columns are not known beforehand, and cannot be chosen in the transfer."""
+    folder = hub.folder / "some/lines"
+    folder.mkdir(parents=True)
+    rows = [{"id": i, "text": f"line {i}" if i != 20 else None, "language": "en" if i % 2 else "de"} for i in range(40)]
+    (folder / "train.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    got = run(
+        hub,
+        """
+source = open_source("some/lines", Options(conditions=(parse_condition("language == 'de'"),)))
+batches = list(source.read())
+print(json.dumps([[b.documents, b.skipped, everything(source, json.loads(json.dumps(b.state)))] for b in batches]))
+""",
+    )
+    texts = [row["text"] for row in rows if row["language"] == "de" and row["text"]]
+    assert [text for documents, _, _ in got for text in documents] == texts
+    assert [rest for _, _, rest in got] == [texts[7:], texts[14:], []]
+    assert sum(skipped.get("no text", 0) for _, skipped, _ in got) == 1
+
+
 def test_wikitext_lines_become_articles(hub: Hub) -> None:
     """With any batch size, and from any batch on: a heading begins an article, a section's does not."""
     articles = [
@@ -156,7 +177,7 @@ print(json.dumps([sum((b.documents for b in batches), []), sum((b.notes for b in
 """,
     )
     assert got[0] == [f"file {i}, page {j}" for i in range(2) for j in range(9)]
-    assert [note for note in got[1] if "tried again" in note and "status 500" in note]
+    assert [note for note in got[1] if "trying again in 1 s" in note and "status 500" in note]
 
 
 def test_errors(hub: Hub) -> None:

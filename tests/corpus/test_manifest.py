@@ -12,7 +12,7 @@ SHARDS = [
     Shard("owls_val_000000.bin", "val", 1, 4, 9, 1032, "c" * 64),
 ]
 MANIFEST = Manifest(
-    "owls", {"kind": "files", "asked_for": ["wölfe.txt"]}, {"limit": None}, {"kind": "bpe"}, SHARDS, {"empty": 2}
+    "owls", {"kind": "files", "asked_for": ["wölfe.txt"]}, {"limit": None}, {"kind": "bpe", "fingerprint": "f", "vocab_size": 259, "end_of_text": 258}, SHARDS, {"empty": 2}
 )
 
 
@@ -56,6 +56,11 @@ def test_the_fingerprint_is_of_the_tokens_and_their_splits():
         (lambda record: record.pop("shards"), "damaged: not all that a manifest says"),
         (lambda record: record.update(more=1), "damaged: not all that a manifest says"),
         (lambda record: record["shards"][0].pop("sha256"), "damaged: not all that a manifest says"),
+        (lambda record: record["shards"][0].update(split="test"), "damaged: not all that a manifest says"),
+        (lambda record: record["shards"][0].update(file="../owls.bin"), "damaged: not all that a manifest says"),
+        (lambda record: record["shards"][0].update(tokens="many"), "damaged: not all that a manifest says"),
+        (lambda record: record["tokenizer"].pop("end_of_text"), "damaged: not all that a manifest says"),
+        (lambda record: record.update(tokenizer=3), "damaged: not all that a manifest says"),
         (lambda record: record.update(version=2), "not a manifest of the version that this nanoeuler reads, 1"),
     ],
 )

@@ -2,7 +2,7 @@ import struct
 
 import numpy as np
 import pytest
-from corpus.prepared import read_as_llmc
+from corpus.small_corpora import read_as_llmc
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,7 +2,7 @@ import os
 
 import numpy as np
 import pytest
-from corpus.prepared import (
+from corpus.small_corpora import (
     TOKENIZER,
     InlineWorkers,
     Listed,

@@ -393,6 +393,29 @@ def test_paths_and_names_that_lead_nowhere(wanted: str, message: str) -> None:
     assert message in str(error.value)
 
 
+def test_links_and_what_they_lead_to(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    target = write(tmp_path / "elsewhere" / "a.txt", ["linked"])
+    folder.mkdir()
+    (folder / "a.txt").symlink_to(target)
+    (folder / "below").symlink_to(target.parent)
+    source = open_source(folder)
+    assert read(source) == ["linked"]
+    assert source.notes == [f"{folder / 'below'}: left out: a link to a folder"]
+    target.unlink()
+    with pytest.raises(UserError, match=r"a\.txt: cannot read it: No such file"):
+        open_source(folder)
+
+
+def test_a_file_without_one_good_line_is_read_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("broken\n" * 150 + '{"text": "good"}\n')
+    (tmp_path / "b.jsonl").write_text("")
+    (tmp_path / "c.csv").write_text("")
+    source = open_source(tmp_path)
+    assert read(source) == ["good"]
+    assert left_out(source)[0] == {"not valid JSON": 150}
+
+
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.jsonl", ["a"])
 

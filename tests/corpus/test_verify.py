@@ -2,7 +2,7 @@ import os
 
 import numpy as np
 import pytest
-from corpus.prepared import TOKENIZER, InlineWorkers, Listed, make_documents, prepare_list
+from corpus.small_corpora import TOKENIZER, InlineWorkers, Listed, make_documents, prepare_list
 
 from nanoeuler.corpus import prepare as module
 from nanoeuler.corpus.shards import NARROW, write_shard

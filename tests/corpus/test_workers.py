@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from corpus.prepared import TOKENIZER, make_documents
+from corpus.small_corpora import TOKENIZER, make_documents
 
 from nanoeuler.corpus.seen import hash_document
 from nanoeuler.corpus.workers import Workers, encode_documents

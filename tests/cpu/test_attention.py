@@ -5,6 +5,7 @@ import pytest
 from oracle import assert_close, assert_same_with_threads, dtypes, leaf, needs_torch, normal, torch, unwritten
 
 from nanoeuler import cpu as ops
+from nanoeuler.cpu import attention
 from nanoeuler.cpu.attention import attention_definition
 
 # B, T, S, H, K, D
@@ -31,19 +32,34 @@ def inputs(B: int, T: int, S: int, H: int, K: int, D: int, dtype: type = np.floa
     return tuple(normal(shape, dtype, seed) for seed, shape in enumerate((query, key, key, query)))
 
 
-def forward(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def forward(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, starts: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     B, T, H, _ = q.shape
     out, lse = unwritten(q.shape, q.dtype), unwritten((B, H, T), q.dtype)
-    ops.attention_forward(out, lse, q, k, v)
+    ops.attention_forward(out, lse, q, k, v, starts)
     return out, lse
 
 
-def backward(q: np.ndarray, k: np.ndarray, v: np.ndarray, dout: np.ndarray) -> tuple[np.ndarray, ...]:
+def backward(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, dout: np.ndarray, starts: np.ndarray | None = None
+) -> tuple[np.ndarray, ...]:
     """Return dq, dk, dv."""
-    out, lse = forward(q, k, v)
+    out, lse = forward(q, k, v, starts)
     gradients = tuple(unwritten(x.shape, x.dtype) for x in (q, k, v))
-    ops.attention_backward(*gradients, dout, out, lse, q, k, v)
+    ops.attention_backward(*gradients, dout, out, lse, q, k, v, starts)
     return gradients
+
+
+def documents(B: int, T: int, S: int, share: float) -> np.ndarray:
+    """Return starts of documents: a query begins one with this probability, others in every sequence."""
+    place, random = np.arange(T, dtype=np.int32) + S - T, np.random.default_rng(T)
+    return np.maximum.accumulate(np.where(random.random((B, T)) < share, place, np.int32(0)), axis=1)
+
+
+def begins(*lengths: int) -> np.ndarray:
+    """Return the starts of documents of these lengths in one sequence."""
+    return np.repeat(np.cumsum([0, *lengths[:-1]]), lengths).astype(np.int32)[None]
 
 
 @dtypes
@@ -72,6 +88,87 @@ def test_equals_torch(B: int, T: int, S: int, H: int, K: int, D: int, dtype: typ
     for actual, x in zip(backward(q, k, v, dout), (tq, tk, tv), strict=True):
         largest = float(x.grad.abs().max())  # with one key, dq and dk are 0 but for rounding
         assert_close(actual, x.grad) if largest > 1e-6 else np.testing.assert_allclose(actual, 0, atol=1e-5)
+
+
+@needs_torch
+@dtypes
+@shapes
+@pytest.mark.parametrize("share", [0.04, 0.5, 1])
+def test_documents_equal_torch_with_a_mask(
+    B: int, T: int, S: int, H: int, K: int, D: int, share: float, dtype: type
+) -> None:
+    q, k, v, dout = inputs(B, T, S, H, K, D, dtype)
+    starts = documents(B, T, S, share)
+    place = np.arange(S)
+    seen = (starts[:, :, None] <= place) & (place <= np.arange(T)[:, None] + S - T)
+    tq, tk, tv = (leaf(x) for x in (q, k, v))
+    heads_first = [x.transpose(1, 2) for x in (tq, tk.repeat_interleave(H // K, 2), tv.repeat_interleave(H // K, 2))]
+    mask = torch.tensor(seen)[:, None]
+    expected = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=mask).transpose(1, 2)
+    expected.backward(leaf(dout))
+    out, lse = forward(q, k, v, starts)
+    assert_close(out, expected)
+    assert_close(attention_definition(*(x.astype(np.float64) for x in (q, k, v)), starts), expected)
+    scores = torch.einsum("bhtd,bhsd->bhts", *heads_first[:2]) / np.sqrt(D)
+    assert_close(lse, scores.masked_fill(~mask, -np.inf).logsumexp(-1))
+    for actual, x in zip(backward(q, k, v, dout, starts), (tq, tk, tv), strict=True):
+        largest = float(x.grad.abs().max())  # with one key, dq and dk are 0 but for rounding
+        assert_close(actual, x.grad) if largest > 1e-6 else np.testing.assert_allclose(actual, 0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "lengths", [(5,), (1, 1, 1), (64, 64, 2), (63, 65, 1, 1), (1, 200, 3), (30, 1, 128, 64, 7)], ids=str
+)
+def test_documents_together_are_documents_alone(lengths: tuple[int, ...]) -> None:
+    """Forward and backward; some end where a block of queries does, or beside it."""
+    T = sum(lengths)
+    q, k, v, dout = inputs(1, T, T, 4, 2, 3)
+    together = *forward(q, k, v, begins(*lengths)), *backward(q, k, v, dout, begins(*lengths))
+    for begin, length in zip(begins(*lengths)[0, np.cumsum(lengths) - 1], lengths, strict=True):
+        here = slice(begin, begin + length)
+        own = [x[:, here] for x in (q, k, v)]
+        alone = *forward(*own), *backward(*own, dout[:, here])
+        for packed, x in zip(together, alone, strict=True):
+            np.testing.assert_allclose(packed[:, :, here] if packed.ndim == 3 else packed[:, here], x, atol=1e-13)
+
+
+@shapes
+def test_one_document_changes_no_bit(B: int, T: int, S: int, H: int, K: int, D: int) -> None:
+    q, k, v, dout = inputs(B, T, S, H, K, D)
+    whole = documents(B, T, S, 0)
+    for one, none in zip(
+        (*forward(q, k, v, whole), *backward(q, k, v, dout, whole)),
+        (*forward(q, k, v), *backward(q, k, v, dout)),
+        strict=True,
+    ):
+        assert (one == none).all()
+
+
+def test_no_query_sees_another_document() -> None:
+    """Whatever is in it, and no gradient comes there."""
+    q, k, v, dout = inputs(1, 130, 130, 4, 2, 8)
+    starts, other, own = begins(70, 60), slice(None, 70), slice(70, None)
+    before = *forward(q, k, v, starts)[:1], *backward(q, k, v, dout, starts)
+    k[:, other], v[:, other] = normal(k[:, other].shape, seed=8), normal(v[:, other].shape, seed=9)
+    after = *forward(q, k, v, starts)[:1], *backward(q, k, v, dout, starts)
+    for a, b in zip(after, before, strict=True):
+        assert (a[:, own] == b[:, own]).all()
+        assert np.abs(a[:, other] - b[:, other]).max() > 0.1
+    dout[:, own] = 0
+    for gradient in backward(q, k, v, dout, starts):
+        assert (gradient[:, own] == 0).all()
+    k[:, other] = np.nan
+    assert np.isfinite(forward(q, k, v, starts)[0][:, own]).all()
+
+
+def test_blocks_meet_only_keys_of_documents_that_they_have_a_part_of() -> None:
+    blocks = list(attention._query_blocks(200, 200, 1, begins(10, 60, 100, 30)[0]))
+    assert blocks == [
+        (slice(192, 200), slice(170, 200)),
+        (slice(128, 192), slice(70, 192)),
+        (slice(64, 128), slice(10, 128)),
+        (slice(0, 64), slice(0, 64)),
+    ]
 
 
 @dtypes
@@ -155,3 +252,5 @@ def test_huge_and_tiny_scores(scale: float, dtype: type) -> None:
 def test_threads_give_the_same_bits(B: int, T: int, S: int, H: int, K: int, D: int) -> None:
     q, k, v, dout = inputs(B, T, S, H, K, D)
     assert_same_with_threads(lambda: [*forward(q, k, v), *backward(q, k, v, dout)])
+    starts = documents(B, T, S, 0.1)
+    assert_same_with_threads(lambda: [*forward(q, k, v, starts), *backward(q, k, v, dout, starts)])

@@ -38,8 +38,10 @@ def training(**options: Any) -> TrainingConfig:
     return TrainingConfig(**{"batch_size": B, "workers": 1, "pieces": 1, "grad_clip": 0.5} | options)
 
 
-def steps(ops: Any, config: ModelConfig, options: TrainingConfig, count: int) -> tuple[list[StepResult], TrainingStep]:
-    with TrainingStep(config, options, ops) as step:
+def steps(
+    ops: Any, config: ModelConfig, options: TrainingConfig, count: int, document_start: int | None = None
+) -> tuple[list[StepResult], TrainingStep]:
+    with TrainingStep(config, options, ops, document_start=document_start) as step:
         accumulated = options.gradient_accumulation
         return [step.run(batches(config, accumulated, seed), 3e-3) for seed in range(count)], step
 
@@ -55,6 +57,21 @@ def test_ten_steps_give_the_same_losses(name: str) -> None:
         assert b.grad_norm == pytest.approx(a.grad_norm, rel=1e-4)
     assert min(result.grad_norm for result in expected) > 0.5  # every step was clipped
     assert np.abs(sim.m - cpu.m).max() < 1e-4 * np.abs(cpu.m).max()
+
+
+@pytest.mark.parametrize("name", ["euler, grouped queries, prediction heads", "gpt2"])
+def test_steps_within_documents_give_the_same_losses(name: str) -> None:
+    """Each with other borders, though the launches are repeated; and so does an evaluation."""
+    results, evaluated = [], []
+    for ops, first in ((nanoeuler.cpu, 0), (SIM, 0), (SIM, None)):
+        found, step = steps(ops, MODELS[name], training(), 4, document_start=first)
+        results.append([result.loss for result in found])
+        with step:
+            evaluated.append(step.evaluate(batches(MODELS[name], 2, seed=9)))
+    assert any((inputs[:, 1:] == 0).any() for seed in range(4) for inputs, _ in batches(MODELS[name], 1, seed))
+    assert results[1] == pytest.approx(results[0], rel=1e-5)
+    assert evaluated[1] == pytest.approx(evaluated[0], rel=1e-5)
+    assert results[2] != pytest.approx(results[0], rel=1e-5)
 
 
 @every_model

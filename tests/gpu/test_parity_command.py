@@ -34,6 +34,15 @@ def test_right_tables_agree_on_every_tensor(name: str) -> None:
     assert {f"gradient of {p} (dweight)" for p in ("embedding.weight", "layers.1.down.weight")} <= tensors
 
 
+def test_right_tables_agree_within_documents() -> None:
+    config = Config(model=MODELS["gpt2"], training=training())
+    micro_batches = batches(config.model, 1)
+    first = int(micro_batches[0][0][0, 3])
+    comparison, result = compare_step(config, micro_batches, op_table("sim"), document_start=first)
+    assert comparison.first is None
+    assert result.loss != compare_step(config, micro_batches, op_table("sim"))[1].loss
+
+
 def faulty(op: str, change: Any) -> SimpleNamespace:
     """Return NumPy's op table with one op that does something to its first output afterwards."""
 

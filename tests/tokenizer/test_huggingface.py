@@ -37,7 +37,7 @@ def theirs(folder):
     return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(text=texts)
 def test_tokenizers_gives_the_same_ids(tokenizer, theirs, text):
     assert theirs.encode(text).ids == tokenizer.encode(text).tolist()
@@ -94,7 +94,7 @@ def trained_elsewhere(request, tmp_path_factory):
     return theirs, load_tokenizer(path)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(text=texts)
 def test_a_file_of_theirs(trained_elsewhere, text):
     theirs, ours = trained_elsewhere
@@ -172,9 +172,10 @@ SPLIT = {"type": "Split", "pattern": {"Regex": "a|[^a]+"}, "behavior": "Isolated
         (cut_by(SPLIT | {"invert": True}, BYTE_LEVEL), "not inverted"),
         (cut_by(SPLIT | {"pattern": {"String": "a"}}, BYTE_LEVEL), "by a Regex"),
         (cut_by(SPLIT | {"pattern": {"Regex": "("}}, BYTE_LEVEL), "pattern"),
+        (cut_by(SPLIT | {"pattern": {"Regex": "a$|[^a]+|a"}}, BYTE_LEVEL), r"'\$' in the pattern"),
         (special(special=False), "is not special"),
         (special(lstrip=True), "takes text beside it .lstrip"),
-        (special(id=3), "one id"),
+        (special(id=3), "another id in the vocabulary than 3"),
         (lambda record: record["model"]["vocab"].update({"<|endoftext|>": 3}), "another id in the vocabulary than"),
         (lambda record: record["model"]["vocab"].pop("a"), "the token 'a', which is not there|byte 0x61"),
         (lambda record: record["model"]["vocab"].update({"a": 5}), "both have id 5"),

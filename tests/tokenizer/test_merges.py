@@ -38,7 +38,7 @@ def two_by_definition(token: bytes, made: dict[tuple[int, int], int]) -> list[in
     return ids
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(lists_of_merges())
 def test_the_first_misplaced_merge_is_found(merges):
     tokens, made = tokens_of(merges), {pair: 256 + i for i, pair in enumerate(merges)}
@@ -46,14 +46,14 @@ def test_the_first_misplaced_merge_is_found(merges):
     assert first_misplaced(merges) == (misplaced[0] if misplaced else None)
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(lists_of_merges())
 def test_merges_are_found_again_from_their_tokens(merges):
     if first_misplaced(merges) is None:
         assert merges_of(tokens_of(merges)) == merges
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.text("ab", min_size=2, max_size=5).map(str.encode), unique=True, max_size=8))
 def test_tokens_that_no_merge_makes_are_found(tokens):
     tokens = BYTES + tokens

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import ByteTokenizer, CharTokenizer, load_tokenizer, make_tokenizer
@@ -12,7 +14,7 @@ TEXT = '\n\r\t"\\ abcé\u2028\U0001f600'
 FILE = "nanoeuler_tokenizer.json"
 
 
-@pytest.fixture(params=["char", "byte"])
+@pytest.fixture(scope="module", params=["char", "byte"])
 def tokenizer(request):
     return make_tokenizer(request.param, TEXT)
 
@@ -20,7 +22,9 @@ def tokenizer(request):
 def test_by_name(tmp_path):
     assert isinstance(make_tokenizer("char", TEXT), CharTokenizer)
     assert isinstance(make_tokenizer("byte", ""), ByteTokenizer)
-    with pytest.raises(UserError, match=r"'chars' is neither a tokenizer nor a folder \(did you mean 'char'\?\)"):
+    with pytest.raises(
+        UserError, match=r"'chars' is neither a tokenizer nor a file or folder \(did you mean 'char'\?\)"
+    ):
         make_tokenizer("chars", TEXT)
 
 
@@ -53,7 +57,20 @@ def test_ids_come_in_any_form(tokenizer, ids):
 @pytest.mark.parametrize("bad", [-1, 256, 10**6])
 def test_an_id_beyond_the_vocabulary(tokenizer, bad):
     with pytest.raises(UserError, match=f"token {bad} is beyond the tokenizer's vocabulary of {tokenizer.vocab_size}"):
-        tokenizer.decode([0, bad])
+        tokenizer.decode_bytes([0, bad])
+    assert tokenizer.decode([0, bad, 1]) == tokenizer.decode([0]) + "\ufffd" + tokenizer.decode([1])
+
+
+@given(ids=st.lists(st.integers() | st.floats() | st.integers(0, 300)))
+def test_any_ids_decode(tokenizer, ids):
+    known = [i for i in ids if 0 <= i < tokenizer.vocab_size and i == int(i)]
+    assert tokenizer.decode(ids).count("\ufffd") >= len(ids) - len(known)
+
+
+def test_no_special_tokens(tokenizer):
+    assert tokenizer.encode(TEXT, allowed_special="all").tolist() == tokenizer.encode(TEXT).tolist()
+    with pytest.raises(UserError, match=r"'<\|endoftext\|>' is no special token of this tokenizer: it has none"):
+        tokenizer.encode(TEXT, ["<|endoftext|>"])
 
 
 def test_no_flipped_bit_goes_unnoticed(tokenizer, tmp_path):

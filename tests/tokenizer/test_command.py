@@ -1,0 +1,264 @@
+import io
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from byte_pairs import TEXT, learn
+
+from nanoeuler.errors import run_command
+from nanoeuler.tokenizer import BPETokenizer, load_tokenizer, train
+from nanoeuler.tokenizer.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    BPETokenizer(learn(TEXT, 50)).save(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, "utf-8")
+    return path
+
+
+def run(*arguments: object) -> int:
+    return run_command(main, [str(argument) for argument in arguments])
+
+
+def feed(monkeypatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+class TestTrain:
+    def test_then_all_the_rest(self, text, tmp_path, capsys):
+        out = tmp_path / "out"
+        assert run("train", "--input", text, "--vocab-size", 300, "--out", out, "--workers", 1) == 0
+        said = capsys.readouterr().out
+        assert "vocabulary 300: 256 bytes, 43 merges, <|endoftext|>" in said
+        assert f"inspect --tokenizer {out}" in said
+        tokenizer = load_tokenizer(out)
+        size, tokens = len(TEXT.encode()), len(tokenizer.encode(TEXT))
+        assert f"{size / tokens:.2f} bytes per token on the first" in said
+        assert tokenizer.vocab_size == 300
+        assert tokenizer.end_of_text == 299
+        assert sorted(path.name for path in out.iterdir()) == sorted(train.FORMATS["nanoeuler"])
+        assert all(str(out / name) in said for name in train.FORMATS["nanoeuler"])
+        assert run("train", "--input", text, "--vocab-size", 290, "--out", out, "--workers", 1) == 0  # over itself
+        assert load_tokenizer(out).vocab_size == 290
+
+    @pytest.mark.parametrize("kind", ["huggingface", "gpt2", "tiktoken"])
+    def test_every_format_is_read_back(self, text, tmp_path, kind, capsys):
+        out = tmp_path / "out"
+        assert run("train", "--input", text, "--vocab-size", 280, "--out", out, "--format", kind, "--workers", 1) == 0
+        assert sorted(path.name for path in out.iterdir()) == sorted(train.FORMATS[kind])
+        assert load_tokenizer(out).vocab_size == 280
+        assert ("a rank file has neither pattern" in capsys.readouterr().out) == (kind == "tiktoken")
+
+    def test_special_tokens_stand_between_documents(self, tmp_path):
+        path = tmp_path / "text.txt"
+        path.write_text("xyxyxy<|end|>" * 50)
+        assert run("train", "--input", path, "--out", tmp_path / "out", "--special", "<|end|>", "--workers", 1) == 0
+        tokenizer = load_tokenizer(tmp_path / "out")
+        assert set(b"".join(tokenizer.tokens[256:])) == set(b"xy")
+        assert list(tokenizer.special) == ["<|endoftext|>", "<|end|>"]
+
+    def test_other_kinds_of_files(self, tmp_path, capsys):
+        path = tmp_path / "lines.jsonl"
+        rows = [json.dumps({"body": TEXT, "n": 1}), "{broken", json.dumps({"body": TEXT, "n": 2})]
+        path.write_text("\n".join(rows), "utf-8")
+        out = tmp_path / "out"
+        assert run("train", "--input", path, "--text-column", "body", "--vocab-size", 280, "--out", out) == 0
+        captured = capsys.readouterr()
+        assert "left out 1 row: " in captured.out
+        assert "line 2" in captured.err
+        (tmp_path / "twice.txt").write_text(TEXT * 2, "utf-8")
+        assert run("train", "--input", tmp_path / "twice.txt", "--vocab-size", 280, "--out", tmp_path / "two") == 0
+        assert load_tokenizer(out).merges == load_tokenizer(tmp_path / "two").merges
+
+    def test_a_text_that_has_no_more_pairs(self, tmp_path, capsys):
+        (tmp_path / "text.txt").write_text("aaaa")
+        assert run("train", "--input", tmp_path / "text.txt", "--out", tmp_path / "out", "--workers", 1) == 0
+        assert "3,837 merges fewer than asked for" in capsys.readouterr().out
+        assert load_tokenizer(tmp_path / "out").vocab_size == 259
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            (["--vocab-size", 200], "the bytes and special tokens alone are 257"),
+            (["--vocab-size", "many"], "--vocab-size"),
+            (["--pattern", "gpt22"], "unknown pattern 'gpt22' (did you mean 'gpt2'?)"),
+            (["--pattern", "("], "pattern"),
+            (["--format", "gpt2", "--pattern", "gpt4"], "has no place for a pattern"),
+            (["--vocabsize", 300], "unknown option '--vocabsize' (did you mean '--vocab-size'?)"),
+            (["--format", "gguf"], "--format"),
+            (["--workers", "-1"], "--workers"),
+            (["--min-frequency", "-1"], "--min-frequency"),
+            (["--special", ""], "--special"),
+        ],
+    )
+    def test_options_that_make_no_sense(self, text, tmp_path, capsys, options, said):
+        assert run("train", "--input", text, "--out", tmp_path / "out", *options) == 2
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+    def test_input_and_output_that_cannot_be(self, text, tmp_path, capsys):
+        assert run("train", "--input", tmp_path / "no.txt", "--out", tmp_path / "out") == 2
+        assert str(tmp_path / "no.txt") in capsys.readouterr().err
+        (tmp_path / "bad.txt").write_bytes(b"good\nb\xffad")
+        assert run("train", "--input", tmp_path / "bad.txt", "--out", tmp_path / "out", "--workers", 1) == 2
+        assert "not UTF-8" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+        assert run("train", "--input", text, "--out", text) == 2
+        assert "goes into a folder" in capsys.readouterr().err
+        (tmp_path / "vocab.json").touch()
+        assert run("train", "--input", text, "--out", tmp_path) == 2
+        assert "another tokenizer's vocab.json" in capsys.readouterr().err
+
+    def test_interrupted_it_leaves_nothing(self, text, tmp_path, monkeypatch, capsys):
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(train, "train_bpe", interrupt)
+        assert run("train", "--input", text, "--out", tmp_path / "out", "--workers", 1) == 130
+        assert not (tmp_path / "out").exists()
+
+
+class TestEncodeAndDecode:
+    def test_there_and_back(self, folder, text, capsys, monkeypatch, tmp_path):
+        tokenizer = load_tokenizer(folder)
+        for source in (["--text", TEXT], [text], []):
+            feed(monkeypatch, TEXT.encode())
+            assert run("encode", "--tokenizer", folder, *source) == 0
+            ids = capsys.readouterr().out
+            assert ids.split() == [str(i) for i in tokenizer.encode(TEXT)]
+        (tmp_path / "ids.txt").write_text(ids)
+        for source in (ids.split(), [tmp_path / "ids.txt"], []):
+            feed(monkeypatch, ids.replace(" ", ", ").encode())
+            assert run("decode", "--tokenizer", folder, *source) == 0
+            assert capsys.readouterr().out == TEXT
+
+    def test_through_an_array(self, folder, text, capsys, tmp_path):
+        path = tmp_path / "ids.npy"
+        assert run("encode", "--tokenizer", folder, text, "--out", path) == 0
+        ids = load_tokenizer(folder).encode(TEXT)
+        assert np.load(path).tolist() == ids.tolist()
+        assert capsys.readouterr().out == f"{path}: {len(ids):,} ids\n"
+        assert run("decode", "--tokenizer", folder, path) == 0
+        assert capsys.readouterr().out == TEXT
+
+    def test_special_tokens_are_asked_for(self, folder, capsys):
+        end = load_tokenizer(folder).end_of_text
+        assert run("encode", "--tokenizer", folder, "--text", "<|endoftext|>", "--special") == 0
+        assert capsys.readouterr().out == f"{end}\n"
+        assert run("encode", "--tokenizer", folder, "--text", "<|endoftext|>") == 0
+        assert str(end) not in capsys.readouterr().out.split()
+
+    def test_ids_that_are_no_tokens(self, capsys):
+        assert run("decode", "--tokenizer", "byte", "97", "-1", "256", "9" * 30, "98") == 0
+        assert capsys.readouterr().out == "a\ufffd\ufffd\ufffdb"
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["encode", "--tokenizer", "byte", "missing.txt"], "missing.txt: cannot read it"),
+            (["encode", "--tokenizer", "byte", "--text", "a", "missing.txt"], "which is the text?"),
+            (["encode", "--tokenizer", "bite", "--text", "a"], "did you mean 'byte'?"),
+            (["encode", "--tokenizer", "byte", "--text", "\udcff"], "not valid Unicode"),
+            (["encode", "--text", "a"], "--tokenizer"),
+            (["encode", "--tokenizer", "byte"], "standard input:2: not UTF-8 text: byte 5 is 0xff"),
+            (["decode", "--tokenizer", "byte", "1", "x"], "the command line: 'x' is no token id"),
+            (["decode", "--tokenizer", "byte", "missing.npy"], "missing.npy: cannot read it"),
+            (["decode", "--tokenizer", "char", "1"], "characters of a char tokenizer"),
+            (["decode", "--tokeniser", "byte", "1"], "--tokenizer"),
+            (["inspect", "--tokenizer", "byte", "--file", "missing.txt"], "missing.txt: cannot read it"),
+            (["inspect", "--tokenizer", "byte", "--file", "a", "--text", "b"], "which is the text?"),
+            (["trian"], "unknown command 'trian' (did you mean 'train'?)"),
+        ],
+    )
+    def test_errors_say_what_is_wrong(self, arguments, said, capsys, monkeypatch):
+        feed(monkeypatch, b"ab\ncd\xffef")
+        assert run(*arguments) == 2
+        assert said in capsys.readouterr().err
+
+    @pytest.mark.parametrize("content", [b"", b"text", np.arange(3.0)])
+    def test_arrays_of_something_else(self, content, tmp_path, capsys):
+        path = tmp_path / "ids.npy"
+        path.write_bytes(content) if isinstance(content, bytes) else np.save(path, content)
+        assert run("decode", "--tokenizer", "byte", path) == 2
+        assert str(path) in capsys.readouterr().err
+
+
+class TestInspect:
+    def test_what_it_shows(self, folder, capsys):
+        assert run("inspect", "--tokenizer", folder, "--merges", 2, "--longest", 1, "--text", "the then\n東") == 0
+        said = capsys.readouterr().out
+        tokenizer = load_tokenizer(folder)
+        assert f"bpe tokenizer, {tokenizer.vocab_size} ids" in said
+        assert "pattern      gpt2: " in said
+        a, b = (tokenizer.tokens[i].decode() for i in tokenizer.merges[0])
+        assert f"    256  {a!r} + {b!r}" in said
+        assert "    257  " in said
+        assert "    258  " not in said
+        longest = max(tokenizer.tokens, key=len)
+        assert repr(longest.decode()) in said
+        ids = tokenizer.encode("the then\n東")
+        assert f"12 B of text, {len(ids)} tokens: {12 / len(ids):.2f} bytes per token" in said
+        cut = said.rstrip("\n").split("\n")[-2:]
+        assert cut[0].replace("|", "") == "the then⏎"
+        assert cut[1] in (r"\xe6|\x9d|\xb1", "東", r"\xe6|\x9d\xb1", r"\xe6\x9d|\xb1")
+        assert cut[0].count("|") + cut[1].count("|") == len(ids) - 2
+
+    def test_ids_below(self, capsys):
+        assert run("inspect", "--tokenizer", "byte", "--text", "ab\nc", "--ids", "--longest", 0) == 0
+        assert capsys.readouterr().out.endswith("a|b|⏎\n  97 98 10\nc\n  99\n")
+
+    def test_of_every_kind(self, capsys, text):
+        for kind in ("byte", "char"):
+            assert run("inspect", "--tokenizer", kind, "--file", text) == 0
+            assert f"{kind} tokenizer" in capsys.readouterr().out
+
+    def test_in_colours_on_a_terminal(self, capsys, monkeypatch):
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("COLORTERM", "truecolor")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        assert run("inspect", "--tokenizer", "byte", "--text", "a\x1b", "--longest", 0) == 0
+        last = capsys.readouterr().out.rstrip("\n").split("\n")[-1]
+        assert "|" not in last
+        assert last.count("\x1b[30;48;2;") == 2
+        assert r"\x1b" in last  # and not the character itself
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert run("inspect", "--tokenizer", "byte", "--text", "ab", "--longest", 0) == 0
+        assert capsys.readouterr().out.endswith("a|b\n")
+
+
+def test_usage(capsys):
+    for arguments in ([], ["--help"]):
+        assert run(*arguments) == 0
+        assert "train     learn the merges" in capsys.readouterr().out
+
+
+def test_in_a_pipe_whose_reader_has_gone(folder, text):
+    command = [sys.executable, "-m", "nanoeuler.tokenizer", "encode", "--tokenizer", folder]
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as gone:
+        process = subprocess.run(
+            command, input=(TEXT * 100).encode(), stdout=gone, stderr=subprocess.PIPE, timeout=120, check=False
+        )
+    assert process.returncode == 141
+    assert process.stderr == b""
+
+
+def test_in_a_terminal_of_few_characters(folder):
+    command = [sys.executable, "-m", "nanoeuler.tokenizer", "inspect", "--tokenizer", folder, "--text", "é東"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    process = subprocess.run(command, capture_output=True, timeout=120, check=False, env=environment)
+    assert process.returncode == 0, process.stderr
+    assert b"\\xe9" in process.stdout
