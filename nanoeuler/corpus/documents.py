@@ -41,7 +41,7 @@ class Batch:
 
     documents: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)  # reason -> rows
-    notes: list[str] = field(default_factory=list)  # where a reason came up for the first time since read() began
+    notes: list[str] = field(default_factory=list)  # where a reason, but those asked for, came up for the first time
     rows: int = 0  # looked at: documents and skips
     state: Any = None  # JSON: read(state) goes on after this batch
 
@@ -88,7 +88,7 @@ class Sieve:
         self.options = options
         self.batch = Batch()
         self._characters = 0
-        self._noted: set[str] = set()
+        self._noted = {TOO_SHORT, TOO_LONG, *map(str, options.conditions)}  # what was asked for needs no note
 
     def batches(self, rows: Iterable[Row], column: str, name: str) -> Iterator[Batch]:
         """Yield full batches of the rows of the file (or data set) ``name``; what remains stays for the next call."""

@@ -329,7 +329,7 @@ def is_string(type_: Any, pyarrow: Any) -> bool:
 def _parquet_rows(file: File, needed: list[str], options: Options, start: Position) -> Iterator[Row]:
     """Yield the rows, a thousand in memory at a time. Position: how many came before; nothing."""
     with _parquet(file) as parquet:
-        before, total = 0, parquet.metadata.num_rows
+        before, total = 0, max(parquet.metadata.num_rows, 1)
         file.at = lambda: file.size * before // total
         for group in range(parquet.num_row_groups):
             rows = parquet.metadata.row_group(group).num_rows

@@ -345,7 +345,9 @@ def queries_gradient(
             for j in range(LANE_COLUMNS):
                 seen = math.exp(p[i, j] - row_lse[i])
                 s = start + column + LANES * j
-                if s > first + row + i + S - T or s < begins[i]:  # a later key, or another document's
+                if s > first + row + i + S - T:  # a later key
+                    seen = float32(0)
+                if s < begins[i]:  # another document's
                     seen = float32(0)
                 p[i, j] = seen * (dp[i, j] - row_delta[i])  # dscores
         put_transposed(p_tile, p, row, column)
@@ -402,8 +404,10 @@ def keys_gradients(
                 column_lse = lse[b, h, t] if t < T else float32(0)
                 column_begin = first_key(starts, b, t)
                 for i in range(LANE_ROWS):
-                    seen, s = math.exp(p[i, j] - column_lse), first + row + i
-                    p[i, j] = seen if column_begin <= s <= t + S - T else float32(0)
+                    seen = math.exp(p[i, j] - column_lse)
+                    p[i, j] = seen if first + row + i <= t + S - T else float32(0)
+                    if first + row + i < column_begin:  # a query of a later document
+                        p[i, j] = float32(0)
             put_transposed(p_tile, p, row, column)
             cuda.syncthreads()
             load(tile, read, dout, b, start, h, float32(1), lane, warp, WARPS)

@@ -29,19 +29,19 @@ def test_the_seed_decides(shuffle):
 
 @SHUFFLES
 def test_they_stay_what_they_are_from_version_to_version(shuffle):
-    expected = {by_sorting: 0, by_formula: 0}
+    expected = {by_sorting: [65596, 64518, 8623, 41560, 45056], by_formula: [93722, 34365, 94457, 97401, 32398]}
     assert shuffle(10**5, seed(0))[0](np.arange(5)).tolist() == expected[shuffle]
 
 
-@pytest.mark.parametrize("n", [16, 17, 100, 1000])
-@SHUFFLES
-def test_every_place_is_as_likely_for_each(shuffle, n):
+@pytest.mark.parametrize("n", [16, 17, 300])
+def test_every_place_is_as_likely_for_each(n):
     """Where the first three and the last go over many epochs: chi-square, five standard deviations allowed."""
-    epochs, cells = 4000, 16
-    for place in (0, 1, 2, n - 1):
-        found = [int(shuffle(n, seed(epoch))[0](np.array([place]))[0]) for epoch in range(epochs)]
-        counts = np.bincount(np.array(found) * cells // n, minlength=cells)
-        share = np.bincount(np.arange(n) * cells // n, minlength=cells) / n
+    epochs, cells = 2000, 16
+    places = np.array([0, 1, 2, n - 1])
+    found = np.array([by_formula(n, seed(epoch))[0](places) for epoch in range(epochs)])
+    share = np.bincount(np.arange(n) * cells // n, minlength=cells) / n
+    for goes in found.T:
+        counts = np.bincount(goes * cells // n, minlength=cells)
         chi = ((counts - epochs * share) ** 2 / (epochs * share)).sum()
         assert chi < cells - 1 + 5 * np.sqrt(2 * (cells - 1))
 

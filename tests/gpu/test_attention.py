@@ -92,7 +92,6 @@ ATTEMPTS = [
     for case in cases(1, 3, 66, 1, 1, 5, starts)
 ] + [partial(check_module, case) for case in cases(1, 20, 90, 1, 1, 1, [[70] * 20])]
 
-OTHER = "if s > first + row + i + S - T or s < begins[i]:  # a later key, or another document's"
 EARLIEST, LATE = "earliest = first_key(starts, b, first)", "earliest = first_key(starts, b, first + 1)"
 MUTANTS = [
     ("inside = n < x.shape[1] and d < x.shape[3]", "inside = d < x.shape[3]"),
@@ -107,9 +106,9 @@ MUTANTS = [
     ("earliest = max(0, first - (S - T)) // COLUMNS * COLUMNS", "earliest = first // COLUMNS * COLUMNS"),
     ('-(-S // sizes["ROWS"])', 'max(1, S // sizes["ROWS"])'),
     ("largest[i] = LOWEST", "largest[i] = MINUS_INFINITY"),
-    (f"{OTHER}\n                    p[i, j] = M", "if s > first + row + i + S - T:\n                    p[i, j] = M"),
-    (f"{OTHER}\n                    seen", "if s > first + row + i + S - T:\n                    seen"),
-    ("column_begin <= s <= t + S - T", "s <= t + S - T"),
+    ("S - T or s < begins[i]:", "S - T:"),
+    ("if s < begins[i]:  # another document's", "if s + 1 < begins[i]:"),
+    ("if first + row + i < column_begin:", "if first + row + i + 1 < column_begin:"),
     ("if first_key(starts, b, start) >= first + ROWS:", "if first_key(starts, b, start) >= first:"),
     (f"+ row + i)\n    clear(total)\n\n    {EARLIEST}", f"+ row + i)\n    clear(total)\n\n    {LATE}"),
     (f"b, t)\n    clear(total)\n\n    {EARLIEST}", f"b, t)\n    clear(total)\n\n    {LATE}"),
