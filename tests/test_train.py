@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -17,12 +18,15 @@ from typing import Any
 
 import pytest
 import runs
+from corpora import TOKENIZER, write_corpus, write_llmc
 
 import nanoeuler.plan
 import nanoeuler.train
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
 from nanoeuler.config import Config, load_config
+from nanoeuler.console import Console
 from nanoeuler.corpus import Corpus, TextCorpus, plays
+from nanoeuler.corpus.manifest import read_manifest
 from nanoeuler.errors import UserError
 from nanoeuler.parameters import initial_weights
 from nanoeuler.train import FREE_KEYS, default_run, differences, run_directory
@@ -560,6 +564,156 @@ def test_differences_are_those_that_change_what_is_learned() -> None:
         assert str(getattr(changed.training, key)) == "77"
         assert differences(old, changed) == []
     assert differences(old, Config()) == ["training.seed was 1, now 1337"]
+
+
+def test_a_checkpoint_from_before_the_windows_were_counted_goes_on(straight: Path, run: Path) -> None:
+    """So did it look before there were prepared corpora: no count of windows, no key for masks of documents."""
+    shutil.copytree(straight / "run", run)
+    newest, before = (run / "checkpoints" / f"step-{step:08d}" for step in (80, 77))
+    shutil.rmtree(newest)
+    record = json.loads((before / "training.json").read_text(encoding="utf-8"))
+    assert record["progress"].pop("windows_dealt") == 77 * 2 * 4
+    del record["config"]["data"]["doc_mask"]
+    (before / "training.json").write_text(json.dumps(record), encoding="utf-8")
+    sums = (before / "SHA256SUMS").read_text(encoding="utf-8")
+    digest = hashlib.sha256((before / "training.json").read_bytes()).hexdigest()
+    (before / "SHA256SUMS").write_text(re.sub(r"\w+(?=  training\.json)", digest, sums), encoding="utf-8")
+    assert runs.train_here(runs.options(run, straight / "text.txt", **LONG)) == 0
+    assert_same_run(run, straight)
+
+
+def test_the_tokenizer_that_is_left_out_for_a_text_is_char(straight: Path, run: Path) -> None:
+    shutil.copytree(straight / "run", run)
+    assert load_config(run / "config.json").data.tokenizer_path == "char"
+    named = runs.options(run, straight / "text.txt", data__tokenizer_path="char", **LONG)
+    assert runs.train_here([*named, "--resume"]) == 0
+
+
+# --- prepared corpora
+
+SHORT = {"training__total_steps": 20, "training__checkpoint_interval": 7, "model__num_prediction_heads": 2}
+
+
+@pytest.fixture
+def owls(tmp_path: Path) -> Path:
+    """Return the folder of a prepared corpus."""
+    write_corpus(tmp_path / "owls")
+    return tmp_path / "owls"
+
+
+def progress(run: Path, step: int) -> dict[str, Any]:
+    path = run / "checkpoints" / f"step-{step:08d}" / "training.json"
+    return json.loads(path.read_text(encoding="utf-8"))["progress"]
+
+
+def test_a_run_on_a_prepared_corpus(run: Path, owls: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert runs.train_here(runs.options(run, owls, training__learning_rate=0.02, training__total_steps=60)) == 0
+    out = capfd.readouterr().out
+    assert out.startswith(f"text: {owls}, prepared from a test: 75 documents, 3 k tokens (bpe) in 5 shards; 2.")
+    config = load_config(run / "config.json")
+    assert (config.data.dataset, config.data.tokenizer_path) == (str(owls), None)
+    assert config.model.vocab_size == TOKENIZER.vocab_size
+    manifest = read_manifest(owls)
+    assert progress(run, 60)["windows_dealt"] == 60 * 4
+    assert progress(run, 60)["text_sha256"] == manifest.fingerprint
+    last = runs.metrics(run)[-1]
+    assert last["val_loss"] < 0.6 * math.log(259)
+    bytes_per_token = manifest.total("val", "text_bytes") / manifest.total("val", "tokens")
+    assert last["val_bits_per_byte"] == pytest.approx(last["val_loss"] / math.log(2) / bytes_per_token)
+    assert "prepared from a test" in (run / "report.html").read_text(encoding="utf-8")
+    assert runs.generate_here("--checkpoint", str(run), "--prompt", "the", "--tokens", "5") == 0
+
+
+@unix
+@pytest.mark.parametrize("mixed", [False, True])
+def test_killed_and_resumed_a_run_on_shards_is_the_one_that_nothing_interrupted(
+    mixed: bool, owls: Path, tmp_path: Path
+) -> None:
+    write_corpus(tmp_path / "mice", documents=30, seed=20)
+    dataset = f"{owls}=0.7,{tmp_path / 'mice'}=0.3" if mixed else owls
+    changes = runs.all_states(**SHORT, data__doc_mask="true")
+    assert runs.train_here(runs.options(tmp_path / "whole", dataset, **changes)) == 0
+    arguments = runs.options(tmp_path / "run", dataset, **changes)
+    for step, number in ((8, signal.SIGKILL), (16, signal.SIGINT)):
+        with runs.start_slowly(arguments) as process:
+            runs.wait_for_step(process, tmp_path / "run", step)
+            process.send_signal(number)
+            process.communicate()
+    assert runs.train_here(arguments) == 0
+    ours, theirs = (runs.learned(tmp_path / name, 20) for name in ("run", "whole"))
+    assert theirs["progress"]["windows_dealt"] == 20 * 2 * 4
+    for what in theirs:
+        assert ours[what] == theirs[what], what
+
+
+def test_a_run_is_not_resumed_on_other_tokens(run: Path, owls: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert runs.train_here(runs.options(run, owls)) == 0
+    shutil.rmtree(owls)
+    write_corpus(owls, seed=9)
+    assert "was trained on another text than this one" in refusal(capfd, runs.options(run, owls))
+    shutil.rmtree(owls)
+    write_corpus(owls, sizes=(500,))  # the same tokens, in other shards
+    assert "was trained on another text than this one" in refusal(capfd, runs.options(run, owls))
+
+
+def test_a_run_on_a_folder_of_llmcs(run: Path, tmp_path: Path) -> None:
+    write_llmc(tmp_path / "llmc")
+    TOKENIZER.save(tmp_path / "tokenizer")
+    arguments = runs.options(run, tmp_path / "llmc", data__tokenizer_path=tmp_path / "tokenizer")
+    assert runs.train_here(arguments) == 0
+    assert 0 < runs.metrics(run)[-1]["val_bits_per_byte"] < 8
+    assert runs.train_here([*arguments, "--resume"]) == 0
+
+
+def test_masks_of_documents_change_what_is_learned(tmp_path: Path, owls: Path) -> None:
+    for mask in ("false", "true"):
+        assert runs.train_here(runs.options(tmp_path / mask, owls, data__doc_mask=mask)) == 0
+    first = [runs.metrics(tmp_path / mask)[0] for mask in ("false", "true")]
+    assert first[0]["train_loss"] != first[1]["train_loss"]
+    assert runs.metrics(tmp_path / "false")[-1]["val_loss"] != runs.metrics(tmp_path / "true")[-1]["val_loss"]
+
+
+def test_what_a_run_on_shards_refuses(
+    run: Path, owls: Path, text: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def said(dataset: Any, **changes: Any) -> str:
+        message = refusal(capfd, runs.options(run, dataset, **changes))
+        assert not run.exists()
+        return message
+
+    assert "data.doc_mask keeps attention within documents, and the tokenizer (char) has no" in said(
+        text, data__doc_mask="true"
+    )
+    assert "than data.tokenizer_path byte" in said(owls, data__tokenizer_path="byte")
+    assert "the tokenizer has 259 tokens, and the model's vocabulary is 258" in said(owls, model__vocab_size=258)
+    assert f"the validation part of {owls} has" in said(owls, model__max_seq_len=1500)
+    assert "prepare it again with a larger --val-fraction" in said(owls, model__max_seq_len=1500)
+    write_corpus(tmp_path / "all", val_documents=0)
+    assert "the validation part of" in (message := said(tmp_path / "all"))
+    assert "has 0 tokens" in message
+    (owls / "owls_train_000001.bin").unlink()
+    assert f"{owls / 'owls_train_000001.bin'}: missing" in said(owls)
+    assert f"{owls / 'owls_train_000001.bin'}: missing" in said(f"{text}=1,{owls}=1")
+
+
+@unix
+def test_a_shard_that_goes_away_while_a_run_is_on_ends_it_with_what_it_learned_saved(
+    run: Path, owls: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nanoeuler.corpus.stream.MOST_OPEN", 0)
+    show = Console.step
+
+    def step(self: Console, number: int, **numbers: float) -> None:
+        if number == 3:
+            (owls / "owls_train_000000.bin").unlink()
+        show(self, number, **numbers)
+
+    monkeypatch.setattr(Console, "step", step)
+    assert "owls_train_000000.bin: missing" in refusal(capfd, runs.options(run, owls, training__total_steps=500))
+    (saved,) = runs.steps_saved(run)
+    assert 3 <= saved < 20
+    assert saved == len(runs.metrics(run))
+    assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
 
 
 # --- stopping

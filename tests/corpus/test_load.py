@@ -121,7 +121,8 @@ def test_a_folder_that_was_prepared():
     write_corpus(Path("somewhere/owls"))
     corpus = load_prepared("somewhere/owls")
     assert corpus.name == "owls"
-    assert corpus.reason == f"{Path('somewhere/owls')}, prepared from a test: 40 documents, 840 tokens (byte pairs) in 4 shards"
+    folder = Path("somewhere/owls")
+    assert corpus.reason == f"{folder}, prepared from a test: 75 documents, 3 k tokens (bpe) in 5 shards"
 
 
 def test_a_name_that_was_prepared_into_data_or_the_folder_of_the_environment(monkeypatch):
