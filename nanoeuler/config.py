@@ -7,6 +7,8 @@ in one place, the field's own line; `pydantic <https://docs.pydantic.dev>`_ enfo
 
 import argparse
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -334,3 +336,24 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         """Raise instead of printing the whole usage."""
         raise UserError(f"{message}; see --help")
+
+
+def number(kind: type[int] | type[float], low: float, high: float = math.inf) -> Callable[[str], float]:
+    """Return the ``type`` of an option that is a number from ``low`` to ``high``; its error names these limits.
+
+    >>> number(int, 1)("12"), number(float, 0, 1)("0.5")
+    (12, 0.5)
+    """
+
+    def convert(text: str) -> float:
+        try:
+            value = kind(text)
+            if low <= value <= high and abs(value) < math.inf:
+                return value
+        except ValueError:
+            pass
+        noun = "a whole number" if kind is int else "a number"
+        limits = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
+        raise argparse.ArgumentTypeError(f"'{text}' is not {noun} {limits}")
+
+    return convert

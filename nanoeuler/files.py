@@ -69,6 +69,27 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         raise UserError(f"{path}: cannot write it: {error.strerror or error}") from None
 
 
+@contextmanager
+def locked(path: Path, message: str) -> Iterator[None]:
+    """Hold a lock file for the length of the block; it is made if it is missing, and stays. A process's end frees it.
+
+    Raises:
+        UserError: another process holds it: with ``message``; or the file cannot be made.
+    """
+    with writing(path):
+        file = path.open("a")
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(message) from None
+        except (ImportError, OSError):  # Windows and some network disks have no such locks: nothing keeps others out
+            pass
+        yield
+
+
 def sha256_of_file(path: Path, progress: Callable[[int], None] = lambda size: None) -> str:
     """Return a file's SHA-256 in hexadecimal; ``progress`` is told the bytes of every piece that is read."""
     digest, block = hashlib.sha256(), memoryview(bytearray(1 << 20))

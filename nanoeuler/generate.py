@@ -1,17 +1,15 @@
 """Text from a trained model, as it comes: ``python -m nanoeuler.generate --checkpoint RUN --prompt "ROMEO:"``."""
 
-import argparse
 import codecs
-import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from nanoeuler.checkpoint import find_checkpoint, read_checkpoint
-from nanoeuler.config import Parser
+from nanoeuler.config import Parser, number
 from nanoeuler.console import visible
 from nanoeuler.corpus import check_vocabulary
 from nanoeuler.device import HELP, op_table
@@ -58,9 +56,9 @@ def print_stream(tokenizer: Tokenizer, prompt: list[int], tokens: Iterable[int])
         sys.stdout.write(show(text).encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
 
-    write(decoder.decode(tokenizer.decode_bytes(prompt)))
+    write(decoder.decode(tokenizer.decode_any(prompt)))
     for token in tokens:
-        write(decoder.decode(tokenizer.decode_bytes([token])))
+        write(decoder.decode(tokenizer.decode_any([token])))
     write(decoder.decode(b"", final=True))
 
 
@@ -68,41 +66,24 @@ def _parser() -> Parser:
     parser = Parser(prog="python -m nanoeuler.generate", description=__doc__)
     parser.add_argument("--checkpoint", required=True, metavar="RUN", help="a run's folder, or one checkpoint of it")
     parser.add_argument("--prompt", metavar="TEXT", help="what the text starts with [a new line]")
-    parser.add_argument("--tokens", type=_number(int, 1), default=500, metavar="N", help="tokens in a sample [500]")
-    parser.add_argument("--samples", type=_number(int, 1), default=1, metavar="N", help="samples [1]")
+    parser.add_argument("--tokens", type=number(int, 1), default=500, metavar="N", help="tokens in a sample [500]")
+    parser.add_argument("--samples", type=number(int, 1), default=1, metavar="N", help="samples [1]")
     parser.add_argument(
-        "--temperature", type=_number(float, 0), default=0.8, help="divides the logits; 0 takes the likeliest [0.8]"
+        "--temperature", type=number(float, 0), default=0.8, help="divides the logits; 0 takes the likeliest [0.8]"
     )
-    parser.add_argument("--top-k", type=_number(int, 0), default=0, help="only the k likeliest; 0 all [0]")
+    parser.add_argument("--top-k", type=number(int, 0), default=0, help="only the k likeliest; 0 all [0]")
     parser.add_argument(
-        "--top-p", type=_number(float, 0, 1), default=1.0, help="only the likeliest that reach p together [1]"
-    )
-    parser.add_argument(
-        "--min-p", type=_number(float, 0, 1), default=0.0, help="only those of p times the likeliest one's share [0]"
+        "--top-p", type=number(float, 0, 1), default=1.0, help="only the likeliest that reach p together [1]"
     )
     parser.add_argument(
-        "--repetition-penalty", type=_number(float, 0.01), default=1.0, help="above 1 disfavours used tokens [1]"
+        "--min-p", type=number(float, 0, 1), default=0.0, help="only those of p times the likeliest one's share [0]"
     )
-    parser.add_argument("--seed", type=_number(int, 0), default=0, help="the same seed gives the same text [0]")
+    parser.add_argument(
+        "--repetition-penalty", type=number(float, 0.01), default=1.0, help="above 1 disfavours used tokens [1]"
+    )
+    parser.add_argument("--seed", type=number(int, 0), default=0, help="the same seed gives the same text [0]")
     parser.add_argument("--device", default="cpu", help=HELP)
     return parser
-
-
-def _number(kind: type[int] | type[float], low: float, high: float = math.inf) -> Callable[[str], float]:
-    """Return a converter for argparse that names the limits of a number that is out of them."""
-
-    def convert(text: str) -> float:
-        try:
-            value: float | None = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not math.isfinite(value) or not low <= value <= high:
-            noun = "a whole number" if kind is int else "a number"
-            limits = f"of at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
-            raise argparse.ArgumentTypeError(f"'{text}' is not {noun} {limits}")
-        return value
-
-    return convert
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from nanoeuler.config import Parser
+from nanoeuler.config import Parser, number
 from nanoeuler.console import visible
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.simt import needing_numba
@@ -81,14 +81,16 @@ def _parser() -> Parser:
     parser.add_argument("--shape", metavar="B=2,T=3,C=40", help="sizes of an op of ours, by letters; others: small")
     parser.add_argument("--dtype", choices=("float32", "bf16"), help="of an op of ours; default: float32")
     parser.add_argument("--kernel", metavar="NAME", help="the kernel of a script; default: each")
-    parser.add_argument("--launch", metavar="N", type=_positive, help="which launch of a script's kernel; default: 1")
+    parser.add_argument(
+        "--launch", metavar="N", type=number(int, 1), help="which launch of a script's kernel; default: 1"
+    )
     parser.add_argument(
         "--block",
         metavar="X[,Y[,Z]]",
         type=_block,
         help="only this block; default: all if few, else the first",
     )
-    parser.add_argument("--warp", metavar="N", type=_number, help="only this warp of a block; default: all")
+    parser.add_argument("--warp", metavar="N", type=number(int, 0), help="only this warp of a block; default: all")
     parser.add_argument("--lines", metavar="A-B", type=_lines, help="only accesses on these lines of the kernel's file")
     parser.add_argument("--card", metavar="NAME", default=CARD, help=f"the GPU of the roofline; default: {CARD}")
     parser.add_argument("--out", metavar="FILE", type=_file, help="the page that is written; default: trace-NAME.html")
@@ -101,18 +103,6 @@ def _parser() -> Parser:
         "--list", action="store_true", help="ops and kernels of ours, all or by a word; letters of shapes"
     )
     return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"'{text}' is no number from 1")
-    return int(text)
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"'{text}' is no number from 0")
-    return int(text)
 
 
 def _block(text: str) -> tuple[int, ...]:

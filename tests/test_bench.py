@@ -155,8 +155,8 @@ def test_recipe_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ([], "which benchmark"),
         (["trian"], r"unknown benchmark 'trian' \(did you mean 'train'\?\)"),
         (["train", "--sizes", "S,gtp2"], r"unknown size 'gtp2' \(did you mean 'gpt2'\?\); sizes are S, M, L, gpt2"),
-        (["train", "--steps", "0"], "--steps: invalid integer >= 1 value: '0'"),
-        (["train", "--workers", "-1"], "--workers: invalid integer >= 0 value: '-1'"),
+        (["train", "--steps", "0"], "--steps: '0' is not a whole number of at least 1"),
+        (["train", "--workers", "-1"], "--workers: '-1' is not a whole number of at least 0"),
         (["train", "--step", "3"], r"unknown option '--step' \(did you mean '--steps'\?\)"),
     ],
 )

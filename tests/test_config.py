@@ -21,6 +21,7 @@ from nanoeuler.config import (
     config_from_dict,
     config_from_options,
     load_config,
+    number,
 )
 from nanoeuler.errors import UserError
 
@@ -350,3 +351,29 @@ def test_the_whole_program_uses_these_limits() -> None:
 def test_options_take_only_keys_that_exist() -> None:
     options = argparse.Namespace(**{"config": None, "model.num_layers": "2", "run": "x", "model.bogus": "1"})
     assert config_from_options(options) == load_config(None, {"model.num_layers": 2})
+
+
+# --- numbers on the command line
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "good", "bad"),
+    [
+        (int, 1, math.inf, ["1", " 12 ", "9" * 400], ["0", "-1", "1.0", "", "x", "nan", "1e3", "9" * 5000]),
+        (int, 0, 10, ["0", "10"], ["-1", "11"]),
+        (float, 0, math.inf, ["0", "1e3", "2.5"], ["-0.1", "inf", "nan", "1e999", "", "x"]),
+        (float, 0.01, 1, ["0.01", "1"], ["0", "1.01", "-inf"]),
+    ],
+)
+def test_a_number_with_limits(kind: Any, low: float, high: float, good: list[str], bad: list[str]) -> None:
+    parser = Parser(prog="test")
+    parser.add_argument("--n", type=number(kind, low, high))
+    for text in good:
+        value = parser.parse_args(["--n", text]).n
+        assert (type(value), value) == (kind, kind(text))
+    noun = {int: "a whole number", float: "a number"}[kind]
+    limits = f"of at least {low}" if high == math.inf else f"from {low} to {high}"
+    for text in bad:
+        with pytest.raises(UserError) as caught:
+            parser.parse_args([f"--n={text}"])
+        assert f"argument --n: '{text}' is not {noun} {limits}" in str(caught.value)

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from nanoeuler.errors import UserError
-from nanoeuler.files import replace_file, writing, written_whole
+from nanoeuler.files import locked, replace_file, writing, written_whole
 
 
 def test_written_whole_or_not_at_all(tmp_path):
@@ -39,3 +39,20 @@ def test_writing_names_the_file_and_what_to_do(tmp_path, number, advice):
     with pytest.raises(UserError, match=advice) as caught, writing(tmp_path / "file"):
         raise OSError(number, os.strerror(number))
     assert "file: cannot write" in str(caught.value)
+
+
+def test_a_lock_keeps_others_out_until_its_holder_has_ended(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no such locks")
+    path = tmp_path / "lock"
+    with locked(path, "taken"):
+        with pytest.raises(UserError, match="^taken$"), locked(path, "taken"):
+            pass
+        with pytest.raises(UserError, match="^taken$"), locked(path, "taken"):  # the attempt has not let it go
+            pass
+    with locked(path, "taken"):
+        assert path.exists()
+
+
+def test_a_lock_that_cannot_be_made(tmp_path):
+    with pytest.raises(UserError, match="lock: cannot write"), locked(tmp_path / "nowhere" / "lock", "taken"):
+        pass

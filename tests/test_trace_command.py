@@ -194,7 +194,7 @@ def test_the_source_has_the_width_of_the_terminal(
         (["rmsnorm_forward", "--block", "x"], "'x' is no block: write X, X,Y or X,Y,Z"),
         (["rmsnorm_forward", "--block", "12"], "block (12,) is not in the grid"),
         (["rmsnorm_forward", "--warp", "1"], "warp 1 is not in a block of 32 threads"),
-        (["rmsnorm_forward", "--warp", "-1"], "no number from 0"),
+        (["rmsnorm_forward", "--warp", "-1"], "not a whole number of at least 0"),
         (["rmsnorm_forward", "--lines", "9-3"], "are no lines"),
         (["rmsnorm_forward", "--dtype", "float16"], "invalid choice"),
         (["rmsnorm_forward", "--kernel", "add"], "--kernel is for a script's kernels"),
@@ -411,7 +411,7 @@ def test_a_script_that_fails_still_gives_its_page(capsys: pytest.CaptureFixture[
         (SCRIPT, ["--kernel", "ad"], "--kernel: no 'ad' was launched (did you mean 'add'?); launched were add, double"),
         (SCRIPT, ["--kernel", "add", "--launch", "4"], "--launch 4: add was launched 3 times"),
         (SCRIPT, ["--launch", "9"], "no kernel was launched 9 times: at most 3"),
-        (SCRIPT, ["--launch", "0"], "'0' is no number from 1"),
+        (SCRIPT, ["--launch", "0"], "'0' is not a whole number of at least 1"),
         (
             SCRIPT,
             ["--lines", "400-500"],

@@ -2,11 +2,12 @@
 
 import sys
 
-from nanoeuler.bench import corpus, ops, simt, tokenizer, trace, train
+from nanoeuler.bench import corpus, loader, ops, simt, tokenizer, trace, train
 from nanoeuler.errors import UserError, nearest, run_command
 
 COMMANDS = {
     "corpus": corpus.main,
+    "loader": loader.main,
     "ops": ops.main,
     "simt": simt.main,
     "tokenizer": tokenizer.main,

@@ -19,8 +19,8 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from nanoeuler.bench import measure
-from nanoeuler.bench.train import BUSY, at_least, describe_machine, milliseconds, version_of, write_json
-from nanoeuler.config import Parser
+from nanoeuler.bench.train import BUSY, describe_machine, milliseconds, version_of, write_json
+from nanoeuler.config import Parser, number
 from nanoeuler.corpus.documents import BATCH_CHARACTERS, Batch, Options, Source
 from nanoeuler.corpus.load import load_default
 from nanoeuler.corpus.prepare import Settings, prepare
@@ -65,9 +65,9 @@ def main(arguments: list[str]) -> None:
         UserError: an option is wrong, a file cannot be written, or the two give different tokens.
     """
     parser = Parser(prog="python -m nanoeuler.bench corpus", description=ABOUT)
-    parser.add_argument("--megabytes", type=at_least(1), default=64, metavar="N", help="of text [64]")
-    parser.add_argument("--workers", type=at_least(1), default=available_cores(), metavar="N", help="[the cores]")
-    parser.add_argument("--rounds", type=at_least(1), default=5, metavar="N", help="timed runs of each [5]")
+    parser.add_argument("--megabytes", type=number(int, 1), default=64, metavar="N", help="of text [64]")
+    parser.add_argument("--workers", type=number(int, 1), default=available_cores(), metavar="N", help="[the cores]")
+    parser.add_argument("--rounds", type=number(int, 1), default=5, metavar="N", help="timed runs of each [5]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)
     console = Console(stderr=True, highlight=False)

@@ -16,8 +16,8 @@ from rich.console import Console
 from nanoeuler.bench.ops_entries import DEFAULT_SIZE, OP_BENCHES, SIZES, OpBench
 from nanoeuler.bench.ops_measure import measure_op, prepare, with_pytorch
 from nanoeuler.bench.ops_table import first_calls, print_tables, roof_rates
-from nanoeuler.bench.train import BUSY, at_least, describe_machine, version_of, write_json
-from nanoeuler.config import Parser
+from nanoeuler.bench.train import BUSY, describe_machine, version_of, write_json
+from nanoeuler.config import Parser, number
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.device import DEVICES, HELP, op_table
 from nanoeuler.errors import UserError, nearest
@@ -81,8 +81,8 @@ def _parse(arguments: list[str]) -> Any:
     parser.add_argument("--ops", metavar="LIST", help="which ops, with commas: linear, adamw, rope_forward ... [all]")
     parser.add_argument("--ladder", action="store_true", help="the simpler versions of four ops too (gpu, sim)")
     parser.add_argument("--dtype", default="float32", metavar="NAME", help=f"{', '.join(GPU_DTYPES)} [float32]")
-    parser.add_argument("--steps", type=at_least(1), default=12, metavar="N", help="timed samples of each [12]")
-    parser.add_argument("--workers", type=at_least(0), default=0, metavar="N", help="threads; 0 is one per core [0]")
+    parser.add_argument("--steps", type=number(int, 1), default=12, metavar="N", help="timed samples of each [12]")
+    parser.add_argument("--workers", type=number(int, 0), default=0, metavar="N", help="threads; 0 is one per core [0]")
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave PyTorch out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)

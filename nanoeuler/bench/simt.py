@@ -22,8 +22,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from nanoeuler.bench import measure
-from nanoeuler.bench.train import BUSY, at_least, describe_machine, milliseconds, version_of, write_json
-from nanoeuler.config import Parser
+from nanoeuler.bench.train import BUSY, describe_machine, milliseconds, version_of, write_json
+from nanoeuler.config import Parser, number
 from nanoeuler.console import format_duration
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError, nearest
@@ -79,7 +79,9 @@ def _parse(arguments: list[str]) -> Any:
         metavar="LIST",
         help="which workloads, with commas: " + "; ".join(f"{name} ({text})" for name, text in WORKLOADS.items()),
     )
-    parser.add_argument("--steps", type=at_least(1), default=12, metavar="N", help="timed runs of each executor [12]")
+    parser.add_argument(
+        "--steps", type=number(int, 1), default=12, metavar="N", help="timed runs of each executor [12]"
+    )
     parser.add_argument("--no-stock", dest="stock", action="store_false", help="leave Numba's simulator out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)

@@ -17,8 +17,8 @@ from rich.table import Table
 from nanoeuler.bench import measure
 from nanoeuler.bench.tokenizer_runs import ENCODING, OURS, RUST, run
 from nanoeuler.bench.tokenizer_text import made_up_text
-from nanoeuler.bench.train import BUSY, at_least, describe_machine, version_of, write_json
-from nanoeuler.config import Parser
+from nanoeuler.bench.train import BUSY, describe_machine, version_of, write_json
+from nanoeuler.config import Parser, number
 from nanoeuler.console import format_bytes, format_count
 from nanoeuler.corpus import tinyshakespeare
 from nanoeuler.cpu.parallel import available_cores
@@ -65,11 +65,13 @@ def _parse(arguments: list[str]) -> Any:
         "--input", type=Path, metavar="FILE", help="a UTF-8 text [TinyShakespeare, and a made-up text of --megabytes]"
     )
     parser.add_argument(
-        "--megabytes", type=at_least(0), default=100, metavar="N", help="of made-up text; 0: none [100]"
+        "--megabytes", type=number(int, 0), default=100, metavar="N", help="of made-up text; 0: none [100]"
     )
-    parser.add_argument("--vocab-size", type=at_least(257), default=4096, metavar="V", help="tokens [4096]")
-    parser.add_argument("--steps", type=at_least(1), default=5, metavar="N", help="timed runs of each [5]")
-    parser.add_argument("--workers", type=at_least(1), default=2, metavar="N", help="processes; threads of theirs [2]")
+    parser.add_argument("--vocab-size", type=number(int, 257), default=4096, metavar="V", help="tokens [4096]")
+    parser.add_argument("--steps", type=number(int, 1), default=5, metavar="N", help="timed runs of each [5]")
+    parser.add_argument(
+        "--workers", type=number(int, 1), default=2, metavar="N", help="processes; threads of theirs [2]"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     return parser.parse_args(arguments)
 

@@ -19,8 +19,8 @@ from rich.table import Table
 from nanoeuler import simt
 from nanoeuler.bench import measure
 from nanoeuler.bench.simt import time_in_turns
-from nanoeuler.bench.train import BUSY, at_least, describe_machine, milliseconds, version_of, write_json
-from nanoeuler.config import Parser
+from nanoeuler.bench.train import BUSY, describe_machine, milliseconds, version_of, write_json
+from nanoeuler.config import Parser, number
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError
 
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
         UserError: an option is wrong, the file cannot be written, or Numba is not installed.
     """
     parser = Parser(prog="python -m nanoeuler.bench trace", description=ABOUT)
-    parser.add_argument("--steps", type=at_least(1), default=12, metavar="N", help="timed runs of each [12]")
+    parser.add_argument("--steps", type=number(int, 1), default=12, metavar="N", help="timed runs of each [12]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)
     if version_of("numba") is None:

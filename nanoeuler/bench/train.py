@@ -21,7 +21,7 @@ from rich.table import Table
 from nanoeuler.bench import measure, memory
 from nanoeuler.bench.contender import COMPILED, EAGER, OURS, Contender, build
 from nanoeuler.bench.workload import NANOGPT, SIZES, Workload, recipe
-from nanoeuler.config import Parser
+from nanoeuler.config import Parser, number
 from nanoeuler.console import format_bytes, format_count, format_duration
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError, nearest
@@ -79,8 +79,8 @@ def _parse(arguments: list[str]) -> Any:
         help="which models, with commas: S, M, L, gpt2 (the same on both sides); nanogpt (the recipe of "
         "configs/shakespeare-char.json beside nanoGPT's own model) [S,M]",
     )
-    parser.add_argument("--steps", type=at_least(1), default=30, metavar="N", help="timed steps of each [30]")
-    parser.add_argument("--workers", type=at_least(0), default=0, metavar="N", help="threads; 0 is one per core [0]")
+    parser.add_argument("--steps", type=number(int, 1), default=30, metavar="N", help="timed steps of each [30]")
+    parser.add_argument("--workers", type=number(int, 0), default=0, metavar="N", help="threads; 0 is one per core [0]")
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave torch.compile out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)
@@ -90,18 +90,6 @@ def _parse(arguments: list[str]) -> Any:
             raise UserError(f"unknown size '{size}'{nearest(size, known)}; sizes are {', '.join(known)}")
     options.workers = options.workers or available_cores()
     return options
-
-
-def at_least(lowest: int) -> Callable[[str], int]:
-    """Return what reads an option: an integer from ``lowest`` on."""
-
-    def integer(text: str) -> int:
-        if int(text) < lowest:
-            raise ValueError
-        return int(text)
-
-    integer.__name__ = f"integer >= {lowest}"  # what argparse calls it in its message
-    return integer
 
 
 def workloads(name: str, workers: int, compiled: bool) -> dict[str, Workload]:

@@ -18,7 +18,7 @@ from nanoeuler.corpus.documents import Options
 from nanoeuler.corpus.filters import parse_condition
 from nanoeuler.corpus.manifest import SPLITS, Manifest
 from nanoeuler.corpus.names import NAMES
-from nanoeuler.corpus.prepare import Settings, prepare
+from nanoeuler.corpus.prepare import Settings, earlier_source, prepare
 from nanoeuler.corpus.progress import Progress
 from nanoeuler.corpus.shards import MOST_TOKENS
 from nanoeuler.corpus.show import find_document
@@ -55,6 +55,8 @@ def main(arguments: list[str]) -> int | None:
 def prepare_main(arguments: list[str]) -> None:
     """``prepare NAME|PATH... --out FOLDER``: go on with a corpus that is unfinished, leave a finished one alone."""
     given = _prepare_parser().parse_args(arguments)
+    if given.max_chars is not None and given.max_chars < given.min_chars:
+        raise UserError(f"--max-chars {given.max_chars} is less than --min-chars {given.min_chars}: no document is both")
     tokenizer = _tokenizer(given.tokenizer)
     options = Options(
         text_column=given.text_column,
@@ -65,7 +67,8 @@ def prepare_main(arguments: list[str]) -> None:
         revision=given.revision,
     )
     settings = Settings(given.val_fraction, given.shard_tokens, given.deduplicate, given.limit)
-    source = open_source(given.source[0] if len(given.source) == 1 else given.source, options)
+    earlier = None if given.restart else earlier_source(given.out)
+    source = open_source(given.source[0] if len(given.source) == 1 else given.source, options, earlier)
     with _ended_by_signals(), Progress() as progress:
         for note in source.notes:
             progress.note(note)
@@ -152,7 +155,7 @@ def _prepare_parser() -> Parser:
         "--restart", action="store_true", help="give up what an interrupted preparation has done in the folder"
     )
     which = parser.add_argument_group("which documents")
-    which.add_argument("--text-column", metavar="NAME", help="of the text [text, or the only column of strings]")
+    which.add_argument("--text-column", type=_name, metavar="NAME", help="of the text [text, or the only column of strings]")
     which.add_argument("--revision", help="of a hub's data set: a branch, tag or commit [the newest]")
     which.add_argument(
         "--separator",
@@ -262,13 +265,19 @@ def _share(text: str) -> float:
     return number
 
 
-def _separator(text: str) -> str:
-    """Read an option that is a text, with ``\\n`` and ``\\t`` for what is hard to type in a shell."""
+def _name(text: str) -> str:
+    """Read an option that is a name: any text but none."""
     if not text:
         raise ValueError
-    return text.replace("\\n", "\n").replace("\\t", "\t")
+    return text
 
 
+def _separator(text: str) -> str:
+    r"""Read an option that is a text, with ``\n``, ``\r`` and ``\t`` for what is hard to type in a shell."""
+    return _name(text).replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t")
+
+
+_name.__name__ = "name, not empty,"
 _separator.__name__ = "separator, not empty,"
 _share.__name__ = "share, from 0 on and below 1,"
 

@@ -53,6 +53,8 @@ class Source(ABC):
     description: Mapping[str, Any]
     #: What to tell before reading begins, such as files that were left out.
     notes: Sequence[str] = ()
+    #: JSON: the time that each file was last written to, where it comes from files that may be written to.
+    times: Mapping[str, int] = {}
 
     @abstractmethod
     def read(self, state: Any | None = None) -> Iterator[Batch]:

@@ -24,6 +24,8 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 FORM = re.compile(
     r"\s*(?P<column>.+?)\s*(?P<operator>>=|<=|==|!=|>(?!=)|<(?!=)|(?<=\s)in(?=\s|\[|\())\s*(?P<value>.+?)\s*", re.S
 )
+#: Signs that are taken for an operator, and the operator that they stand for.
+MISWRITTEN = {"=": "==", "=>": ">=", "=<": "<=", "<>": "!=", "===": "==", "!==": "!=", "=!": "!="}
 EXAMPLES = "a condition reads as \"int_score >= 4\", \"language == 'en'\" or \"dump in ['a', 'b']\""
 ORDERED = (">=", "<=", ">", "<")
 
@@ -73,8 +75,11 @@ def parse_condition(text: str) -> Condition:
         UserError: it is not one comparison of a column with a constant.
     """
     match = FORM.fullmatch(text)
-    if match is None:
-        hint = "; equality is written ==" if re.search(r"[^=<>!]=[^=]", text) else ""
+    place = match.start("operator") if match else None
+    runs = re.finditer(r"[=<>!]+", text)
+    signs = next((run[0] for run in runs if place is None or run.start() <= place < run.end()), "")
+    if match is None or signs in MISWRITTEN:
+        hint = f"; write {MISWRITTEN[signs]} instead of {signs}" if signs in MISWRITTEN else ""
         raise UserError(f"'{text}' is not a condition{hint}; {EXAMPLES}")
     column, symbol, written = match["column"], match["operator"], match["value"]
     value = _constant(written, text)

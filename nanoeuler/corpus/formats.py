@@ -8,7 +8,8 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -44,6 +45,7 @@ class File:
     compression: str  # "", ".gz" or ".zst"
     size: int
     opener: Callable[[], BinaryIO]
+    time: int | None = None  # when it was last written to, in nanoseconds; None for a text in memory
     at: Callable[[], int] = field(default=lambda: 0)  # bytes of it that have been read
 
     @contextmanager
@@ -67,9 +69,13 @@ class File:
             if isinstance(error, OSError) and error.errno:
                 raise UserError(f"{self.name}: cannot read it: {error.strerror}") from None
             raise UserError(
-                f"{self.name}: a truncated or damaged {self.compression or '.' + self.kind} file ({error}); "
+                f"{self.name}: a truncated or damaged {self.compression or '.' + self.kind} file ({_first_line(error)}); "
                 "get it again, or leave it out"
             ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _decompressed(raw: BinaryIO, compression: str, name: str) -> BinaryIO:
@@ -97,7 +103,7 @@ def import_pyarrow(name: str) -> Any:
 # --- .txt ---------------------------------------------------------------------------------------------------------
 
 
-def _text_columns(file: File) -> Mapping[str, bool]:
+def _text_columns(file: File, options: Options) -> Mapping[str, bool]:
     return {DEFAULT_COLUMN: True}
 
 
@@ -105,7 +111,7 @@ def _text_rows(file: File, needed: list[str], options: Options, start: Position)
     r"""Yield documents. Position: the byte that the next begins at, and how many came before.
 
     A separator of white space (a blank line) is text: it stays at the end of its document, as llm.c has it. Any other
-    is a mark between documents, and goes together with the line breaks next to it.
+    is a mark between documents, and goes together with the line breaks next to it. A byte order mark is not text.
     """
     separator = (END_OF_TEXT if options.separator is None else options.separator).encode()
     is_text = separator.isspace()
@@ -123,6 +129,8 @@ def _text_rows(file: File, needed: list[str], options: Options, start: Position)
                 begin += len(piece) - len(content)
             if not is_text and not is_last:
                 content = content.rstrip(b"\r\n")
+            if begin == 0 and content.startswith(BYTE_ORDER_MARK):
+                begin, content = len(BYTE_ORDER_MARK), content.removeprefix(BYTE_ORDER_MARK)
             number += 1
             place = f"document {number}"
             try:
@@ -169,8 +177,8 @@ class _Lines:
             yield line[begin:]
 
 
-def _jsonl_columns(file: File) -> Mapping[str, bool]:
-    return _columns_of_records(_jsonl_rows(file, [], Options(), BEGINNING))
+def _jsonl_columns(file: File, options: Options) -> Mapping[str, bool]:
+    return _columns_of_records(_jsonl_rows(file, [], options, BEGINNING))
 
 
 def _jsonl_rows(file: File, needed: list[str], options: Options, start: Position) -> Iterator[Row]:
@@ -214,15 +222,16 @@ def _columns_of_records(rows: Iterator[Row]) -> Mapping[str, bool]:
 # --- .json --------------------------------------------------------------------------------------------------------
 
 
-def _json_columns(file: File) -> Mapping[str, bool]:
-    return _columns_of_records(_json_rows(file, [], Options(), BEGINNING))
+def _json_columns(file: File, options: Options) -> Mapping[str, bool]:
+    return _columns_of_records(_json_rows(file, [], options, BEGINNING))
 
 
 def _json_rows(file: File, needed: list[str], options: Options, start: Position) -> Iterator[Row]:
     """Yield the objects of a list, the file being read whole. Position: how many came before; nothing.
 
-    The list is the file, or the one list among the values of the object that the file is. Many a ``.json`` file is
-    JSON lines in truth, and is read as such: its first line is an object, and more follows.
+    The list is the file, or the one list among the values of the object that the file is; an object with the text's
+    column in it, or without a list, is a row by itself. Many a ``.json`` file is JSON lines in truth, and is read as
+    such: its first line is an object, and more follows.
     """
     if _has_lines(file):
         yield from _jsonl_rows(file, needed, options, start)
@@ -237,16 +246,30 @@ def _json_rows(file: File, needed: list[str], options: Options, start: Position)
         raise UserError(f"{file.name}: {NOT_JSON}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file.name}: {NOT_JSON}: {error}") from None
-    lists = [value] if isinstance(value, list) else []
-    if isinstance(value, dict):
-        lists = [member for member in value.values() if isinstance(member, list)]
-    if len(lists) != 1:
-        raise UserError(
-            f"{file.name}: not a list of objects or strings, nor an object with one such list in it"
-            + (f", but one with {len(lists)} lists" if lists else "")
-        )
-    for number, record in enumerate(islice(lists[0], start[0], None), start[0] + 1):
+    records = _records(value, options.text_column or DEFAULT_COLUMN, file.name)
+    for number, record in enumerate(islice(records, start[0], None), start[0] + 1):
         yield _record(record, f"item {number}", (number, 0))
+
+
+def _records(value: Any, text_column: str, name: str) -> list[Any]:
+    """Return the rows that the value of a whole file stands for.
+
+    Raises:
+        UserError: it is neither a list nor an object, or an object in which it is not clear what the rows are.
+    """
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        raise UserError(f"{name}: neither a list of objects or strings nor an object, but a {kind(value)}")
+    lists = [member for member in value.values() if isinstance(member, list)]
+    if isinstance(value.get(text_column), str) or (value and not lists):
+        return [value]
+    if len(lists) > 1:
+        raise UserError(
+            f"{name}: an object with {len(lists)} lists in it, and without a string '{text_column}': which list has "
+            "the rows is not clear"
+        )
+    return lists[0] if lists else []
 
 
 def _has_lines(file: File) -> bool:
@@ -269,14 +292,33 @@ csv.field_size_limit(2**31 - 1)  # the module's own limit of 131,072 is less tha
 
 def _header(file: File) -> list[str]:
     with file.open() as stream:
+        lines = _Lines(stream, BEGINNING)
         try:
-            return next(csv.reader(line.decode() for line in _Lines(stream, BEGINNING)), [])
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise UserError(f"{file.name}: its first line is not a header of columns: {error}") from None
+            return next(csv.reader(line.decode() for line in lines), [])
+        except UnicodeDecodeError as error:
+            why = f"{NOT_UTF8}: {_bad_byte(error.object, error, lines.offset - len(error.object))}"
+        except csv.Error as error:
+            why = _csv_fault(error)
+    raise UserError(f"{file.name}: its first line is not a header of columns: {why}")
 
 
-def _csv_columns(file: File) -> Mapping[str, bool]:
-    return dict.fromkeys(_header(file), True)
+def _csv_columns(file: File, options: Options) -> Mapping[str, bool]:
+    return _by_name([(name, True) for name in _header(file)])
+
+
+def _by_name(columns: Sequence[tuple[str, bool]]) -> Mapping[str, bool]:
+    """Return columns by their names; those that share one cannot be asked for by it, and are called otherwise."""
+    times = Counter(name for name, _ in columns)
+    return {
+        name if times[name] == 1 else f"{name} ({times[name]} times)": is_string and times[name] == 1
+        for name, is_string in columns
+    }
+
+
+def _csv_fault(error: csv.Error) -> str:
+    """Return what the module says of a fault, but for its advice to programmers."""
+    text = str(error)
+    return "a carriage return that is neither in quotes nor before a line feed" if "new-line" in text else text
 
 
 def _csv_rows(file: File, needed: list[str], options: Options, start: Position) -> Iterator[Row]:
@@ -293,7 +335,7 @@ def _csv_rows(file: File, needed: list[str], options: Options, start: Position) 
             try:
                 fields = next(reader, None)
             except csv.Error as error:
-                yield Row(None, place, (lines.offset, lines.number), NOT_CSV, str(error))
+                yield Row(None, place, (lines.offset, lines.number), NOT_CSV, _csv_fault(error))
                 continue
             state = (lines.offset, lines.number)
             if fields is None:
@@ -312,10 +354,10 @@ def _csv_rows(file: File, needed: list[str], options: Options, start: Position) 
 # --- .parquet -----------------------------------------------------------------------------------------------------
 
 
-def _parquet_columns(file: File) -> Mapping[str, bool]:
+def _parquet_columns(file: File, options: Options) -> Mapping[str, bool]:
     pyarrow = import_pyarrow(file.name)
     with _parquet(file) as parquet:
-        return {column.name: is_string(column.type, pyarrow) for column in parquet.schema_arrow}
+        return _by_name([(column.name, is_string(column.type, pyarrow)) for column in parquet.schema_arrow])
 
 
 def is_string(type_: Any, pyarrow: Any) -> bool:
@@ -368,7 +410,7 @@ def _parquet(file: File) -> Iterator[Any]:
             with pyarrow.parquet.ParquetFile(raw) as parquet:
                 yield parquet
         except pyarrow.ArrowInvalid as error:
-            raise OSError(str(error).partition("\n")[0]) from None
+            raise OSError(str(error)) from None
 
 
 # ------------------------------------------------------------------------------------------------------------------
@@ -377,7 +419,7 @@ def _parquet(file: File) -> Iterator[Any]:
 class Format(NamedTuple):
     """What is known of a kind of file."""
 
-    columns: Callable[[File], Mapping[str, bool]]  # column -> whether it holds strings
+    columns: Callable[[File, Options], Mapping[str, bool]]  # column -> whether it holds strings
     rows: Callable[[File, list[str], Options, Position], Iterator[Row]]  # of the columns needed, from a position on
 
 

@@ -100,8 +100,17 @@ class HubDataset(Source):
         return self._rows, self._total
 
 
-def open_dataset(dataset: str, config: str | None, options: Options, rows_are_lines: bool = False) -> HubDataset:
+def open_dataset(
+    dataset: str,
+    config: str | None,
+    options: Options,
+    rows_are_lines: bool = False,
+    earlier: Mapping[str, Any] | None = None,
+) -> HubDataset:
     """Return the documents of a data set of the hub.
+
+    ``earlier`` is the description of the source that is to be gone on with: unless the options name a revision, the
+    same data set is read at the commit it was at then, wherever the branch is now.
 
     Raises:
         UserError: the libraries are not installed, the hub is away or knows no such data set, configuration or
@@ -109,12 +118,17 @@ def open_dataset(dataset: str, config: str | None, options: Options, rows_are_li
     """
     datasets, hub = _libraries(dataset)
     asked_for = f"{dataset}:{config}" if config else dataset
-    patience = Patience(asked_for)
+    if options.separator is not None:
+        raise UserError(f"--separator stands between the documents of .txt files, and {dataset} is a data set of rows")
+    place = {"kind": "hub", "asked_for": [asked_for], "dataset": dataset, "config": config, "split": SPLIT}
+    is_same = earlier is not None and place == {name: earlier.get(name) for name in place}
+    wanted = earlier["revision"] if earlier and is_same and options.revision is None else options.revision
+    patience = Patience(asked_for, wanted)
 
     def load(**options: Any) -> Any:
         return datasets.load_dataset(dataset, name=config, split=SPLIT, streaming=True, revision=commit, **options)
 
-    commit = patience.attempt(lambda: hub.HfApi().dataset_info(dataset, revision=options.revision).sha)
+    commit = patience.attempt(lambda: hub.HfApi().dataset_info(dataset, revision=wanted).sha)
     stream = patience.attempt(load)
     columns = patience.attempt(lambda: _columns(stream))
     column, needed = choose_columns(columns, options, asked_for)
@@ -123,8 +137,10 @@ def open_dataset(dataset: str, config: str | None, options: Options, rows_are_li
             stream = patience.attempt(lambda: load(columns=needed))
         except ValueError:  # other formats do not know how
             stream = stream.select_columns(needed)
-    description = {"dataset": dataset, "config": config, "split": SPLIT, "revision": commit}
-    return HubDataset(stream, column, rows_are_lines, options, {"kind": "hub", "asked_for": [asked_for], **description})
+    source = HubDataset(stream, column, rows_are_lines, options, place | {"revision": commit})
+    if wanted != options.revision:
+        source.notes = [f"{asked_for}: revision {commit}, as before; --revision with a new --out takes another"]
+    return source
 
 
 def _columns(dataset: Any) -> Mapping[str, bool]:

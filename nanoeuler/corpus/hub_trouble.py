@@ -22,8 +22,9 @@ Result = TypeVar("Result")
 class Patience:
     """Waits after a passing trouble with a data set, longer each time, and gives up in the end."""
 
-    def __init__(self, asked_for: str) -> None:
+    def __init__(self, asked_for: str, revision: str | None = None) -> None:
         self.asked_for = asked_for  # owner/name or owner/name:config
+        self.revision = revision
         self._failures = 0
 
     def renew(self) -> None:
@@ -56,7 +57,7 @@ class Patience:
         if isinstance(error, UserError):
             raise error
         if not _is_passing(error):
-            raise _explained(error, self.asked_for) from None
+            raise _explained(error, self.asked_for, self.revision) from None
         if self._failures == len(PAUSES):
             raise UserError(
                 f"{self.asked_for}: the hub does not answer as it should: {_words(error)} (tried {len(PAUSES) + 1} "
@@ -83,7 +84,7 @@ def _is_passing(error: Exception) -> bool:
     )
 
 
-def _explained(error: Exception, asked_for: str) -> Exception:
+def _explained(error: Exception, asked_for: str, revision: str | None) -> Exception:
     """Return a :class:`UserError` that says what is wrong with what was asked for, or the error as it is."""
     dataset, _, config = asked_for.partition(":")
     names = {type(e).__name__ for e in _chain(error)}
@@ -96,7 +97,8 @@ def _explained(error: Exception, asked_for: str) -> Exception:
             "page if it has any, and put a token that may read it into HF_TOKEN (or run: hf auth login)"
         )
     if "RevisionNotFoundError" in names:
-        return UserError(f"{dataset}: the hub knows no such revision of it; --revision takes a branch, tag or commit")
+        which = f"no revision '{revision}'" if revision else "no such revision"
+        return UserError(f"{dataset}: the hub knows {which} of it; --revision takes a branch, tag or commit")
     if any(name.endswith("EntryNotFoundError") for name in names):
         return UserError(f"{asked_for}: a file of it is not there any more (404): prepare it anew, in another folder")
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"} or status in (401, 404):

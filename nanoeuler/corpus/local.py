@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nanoeuler.console import plural
+from nanoeuler.corpus import manifest
 from nanoeuler.corpus.documents import DEFAULT_COLUMN, Batch, Options, Sieve, Source, choose_columns
 from nanoeuler.corpus.formats import BEGINNING, COMPRESSIONS, FORMATS, File, kind_of
+from nanoeuler.corpus.unfinished import HIDDEN
 from nanoeuler.errors import UserError
 
 KNOWN = ", ".join("." + name for name in FORMATS) + " (and " + ", ".join(COMPRESSIONS) + " of them, but of .parquet)"
@@ -24,17 +26,22 @@ class LocalFiles(Source):
         """Look at every file's columns.
 
         Raises:
-            UserError: a file cannot be read, or lacks a column.
+            UserError: a file cannot be read, or lacks a column; or an option is of sources of another kind.
         """
+        if options.revision is not None:
+            raise UserError(f"--revision is of the hub's data sets, and {description['asked_for'][0]} is none")
+        if options.separator is not None and all(file.kind != "txt" for file in files):
+            raise UserError("--separator stands between the documents of .txt files, and there is none")
         self.options = options
         self.notes = list(notes)
         self.files = list(files)
+        self.times = {file.name: file.time for file in files if file.time is not None}
         self.description = description | {"files": [{"file": f.name, "bytes": f.size} for f in files]}
         self._columns = [self._choose(file) for file in files]
         self._current = 0
 
     def _choose(self, file: File) -> tuple[str, list[str]]:
-        columns = FORMATS[file.kind].columns(file)
+        columns = FORMATS[file.kind].columns(file, self.options)
         file.at = lambda: 0
         if not columns:  # no row, or none that can be read: they are to be counted all the same
             column = self.options.text_column or DEFAULT_COLUMN
@@ -99,7 +106,8 @@ def _file(path: Path) -> File:
         return path.open("rb")
 
     try:
-        return File(name, *known, path.stat().st_size, opener)
+        status = path.stat()
+        return File(name, *known, status.st_size, opener, status.st_mtime_ns)
     except OSError as error:
         raise UserError(f"{name}: cannot read it: {error.strerror}") from None
 
@@ -122,21 +130,40 @@ def _expand(wanted: str | Path, notes: list[str]) -> list[Path]:
     matches = [Path(match) for match in sorted(glob.glob(str(wanted), recursive=True))]  # noqa: PTH207 (absolute too)
     if not matches:
         raise UserError(f"{path}: nothing matches this pattern")
-    return _usable([match for match in matches if match.is_file()], str(wanted), 0, notes)
+    corpora = {here: _is_corpus(here) for here in {match.parent for match in matches}}
+    notes += [_left_out(here) for here in sorted(here for here, is_one in corpora.items() if is_one)]
+    files = [match for match in matches if match.is_file() and not corpora[match.parent]]
+    return _usable(files, str(wanted), 0, notes)
 
 
 def _walk(folder: Path, notes: list[str]) -> list[Path]:
-    """Return the files in a folder and in those below it, sorted; hidden and linked folders are left alone."""
+    """Return the files in a folder and in those below it, sorted.
+
+    Folders that are hidden, links or prepared corpora are left alone. So a corpus may be prepared in a folder of the
+    texts that it is made of, and started again.
+    """
     files: list[Path] = []
     hidden = 0
     for here, folders, names in os.walk(folder, onerror=_fail):
         links = [name for name in folders if Path(here, name).is_symlink()]
         notes += [f"{Path(here, name)}: left out: a link to a folder" for name in links]
+        corpora = [name for name in folders if _is_corpus(Path(here, name))]
+        notes += [_left_out(Path(here, name)) for name in sorted(corpora)]
+        folders[:] = [name for name in folders if name not in corpora]
         found = [Path(here, name) for name in names]
         shown = [path for path in found if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
         files += [path for path in shown if path.is_file() or path.is_symlink()]
         hidden += len(found) - len(shown)
     return _usable(sorted(files), str(folder), hidden, notes)
+
+
+def _is_corpus(folder: Path) -> bool:
+    """Return whether a folder holds a prepared corpus, finished or not."""
+    return (folder / HIDDEN).is_dir() or ((folder / manifest.FILE).is_file() and any(folder.glob("*.bin")))
+
+
+def _left_out(corpus: Path) -> str:
+    return f"{corpus}: left out: a prepared corpus"
 
 
 def _fail(error: OSError) -> None:

@@ -11,7 +11,7 @@ import math
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,6 +28,7 @@ from nanoeuler.corpus.progress import Progress
 from nanoeuler.corpus.seen import HASH, Seen
 from nanoeuler.corpus.shards import format_for, read_shard
 from nanoeuler.corpus.unfinished import (
+    HIDDEN,
     differences,
     forget_state,
     read_state,
@@ -81,11 +82,13 @@ def prepare(
     if (folder / manifest.FILE).exists():
         return _finished(folder, identity)
     with unfinished_folder(folder) as hidden:
+        if (folder / manifest.FILE).exists():  # another process has finished it in the meantime
+            return _finished(folder, identity)
         if restart:
             forget_state(hidden)
-        state = _find_state(hidden, identity)
+        state = _find_state(hidden, identity, source.times)
         tokenizer.save(hidden)  # for the workers
-        with _Preparation(folder, hidden, identity, settings, state, progress) as preparation:
+        with _Preparation(folder, hidden, identity, source.times, settings, state, progress) as preparation:
             with Workers(workers, hidden) as pool:
                 preparation.run(source, pool, AHEAD * workers)
             shards = preparation.finish()
@@ -94,6 +97,18 @@ def prepare(
         write_manifest(folder, finished)
         remove_hidden(folder)
     return finished
+
+
+def earlier_source(folder: Path) -> dict[str, Any] | None:
+    """Return the description of the source that the corpus in a folder was made of or begun from, if there is one.
+
+    Raises:
+        UserError: the record of it is damaged.
+    """
+    if (folder / manifest.FILE).exists():
+        return read_manifest(folder).source
+    state = read_state(folder / HIDDEN)
+    return None if state is None or not state["documents"] else state["identity"]["source"]
 
 
 def _identity(
@@ -140,11 +155,11 @@ def _finished(folder: Path, identity: dict[str, Any]) -> Manifest:
     return found
 
 
-def _find_state(hidden: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+def _find_state(hidden: Path, identity: dict[str, Any], times: Mapping[str, int]) -> dict[str, Any] | None:
     """Return the state to go on from, if there is one with anything done.
 
     Raises:
-        UserError: it is that of another corpus.
+        UserError: it is that of another corpus, or a file has been written to since.
     """
     state = read_state(hidden)
     if state is None or not state["documents"]:
@@ -154,6 +169,12 @@ def _find_state(hidden: Path, identity: dict[str, Any]) -> dict[str, Any] | None
             f"{hidden.parent} holds an unfinished corpus of {plural(state['documents'], 'document')} that is another "
             f"({'; '.join(changed)}): give this one a folder of its own with --out, finish that one with the command "
             "it was begun with, or give it up with --restart"
+        )
+    if changed := [name for name, time_then in state["times"].items() if times.get(name) != time_then]:
+        others = f" and {plural(len(changed) - 1, 'other file')}" if len(changed) > 1 else ""
+        raise UserError(
+            f"{hidden.parent} holds an unfinished corpus of {plural(state['documents'], 'document')}, and {changed[0]}"
+            f"{others} has been written to since then: begin again with --restart"
         )
     return state
 
@@ -170,12 +191,14 @@ class _Preparation:
         folder: Path,
         hidden: Path,
         identity: dict[str, Any],
+        times: Mapping[str, int],
         settings: Settings,
         state: dict[str, Any] | None,
         progress: Progress,
     ) -> None:
         state = state or {}
         self.hidden, self.identity, self.settings, self.progress = hidden, identity, settings, progress
+        self.times = dict(times)
         form = format_for(identity["tokenizer"]["vocab_size"])
         self.writers = {
             split: ShardWriter(folder, hidden, identity["name"], split, form, settings.shard_tokens, state.get(split))
@@ -241,7 +264,8 @@ class _Preparation:
         """
         if not self.documents:
             reasons = "".join(f"; {plural(rows, 'row')} left out: {reason}" for reason, rows in self.skipped.items())
-            raise UserError(f"no document to prepare{reasons or ': the source is empty'}")
+            name = ", ".join(self.identity["source"].get("asked_for", ["the source"]))
+            raise UserError(f"{name}: no document to prepare{reasons or ': there is nothing in it'}")
         for writer in self.writers.values():
             writer.finish()
         return [shard for split in manifest.SPLITS for shard in self.writers[split].shards]
@@ -317,6 +341,7 @@ class _Preparation:
         """Return all that is needed, beside the files, to go on from here; what comes later does not change it."""
         return {
             "identity": self.identity,
+            "times": self.times,
             "documents": self.documents,
             "skipped": dict(self.skipped),
             "source_state": self.source_state,

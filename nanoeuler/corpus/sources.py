@@ -1,8 +1,9 @@
 """Documents by name: a corpus that everybody knows, a data set of a hub, or files of one's own."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nanoeuler.corpus import plays, tinyshakespeare
 from nanoeuler.corpus.documents import Batch, Options, Source
@@ -19,12 +20,17 @@ BLANK_LINE = "\n\n"
 DATASET = re.compile(r"(?P<dataset>[\w][\w.-]*/[\w][\w.-]*)(:(?P<config>[^/:]+))?")
 
 
-def open_source(wanted: str | Path | Sequence[str | Path], options: Options | None = None) -> Source:
+def open_source(
+    wanted: str | Path | Sequence[str | Path],
+    options: Options | None = None,
+    earlier: Mapping[str, Any] | None = None,
+) -> Source:
     """Return the documents of a name or of files; nothing but what tells the columns is read yet.
 
     ``wanted`` is a name of :data:`nanoeuler.corpus.names.NAMES`, with or without a configuration (``fineweb-edu``,
     ``fineweb-edu:sample-100BT``), a data set of the hub as ``owner/name`` or ``owner/name:config``, or one or more
-    paths of files, folders and globs. What is on the disk comes before a data set of the same name.
+    paths of files, folders and globs. What is on the disk comes before a data set of the same name. ``earlier`` is the
+    description of the source that is to be gone on with, if there is one: see :mod:`nanoeuler.corpus.hub`.
 
     Raises:
         UserError: there is no such thing, it cannot be read, or a column that the options name is not there.
@@ -39,12 +45,12 @@ def open_source(wanted: str | Path | Sequence[str | Path], options: Options | No
         return _open_local_name(only, options)
     if name in HUB_NAMES:
         known = HUB_NAMES[name]
-        return open_dataset(known.dataset, config or known.config, options, known.rows_are_lines)
+        return open_dataset(known.dataset, config or known.config, options, known.rows_are_lines, earlier)
     if _is_path(only):
         return open_files(paths, options)
     if match := DATASET.fullmatch(only):
         lines = any(match["dataset"] == known.dataset and known.rows_are_lines for known in HUB_NAMES.values())
-        return open_dataset(match["dataset"], match["config"], options, lines)
+        return open_dataset(match["dataset"], match["config"], options, lines, earlier)
     raise UserError(
         f"'{only}' is neither a file or folder, nor a known corpus{nearest(only, NAMES)}, nor a data set of the hub as "
         f"owner/name or owner/name:config; known corpora are {', '.join(NAMES)}"

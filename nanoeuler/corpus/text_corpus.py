@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from nanoeuler.corpus.batches import check_vocabulary, split
-from nanoeuler.corpus.download import sha256_of
 from nanoeuler.corpus.stream import array_stream
 from nanoeuler.corpus.tokens import Tokens
+from nanoeuler.download import sha256_of
 from nanoeuler.tokenizer import Tokenizer
 
 

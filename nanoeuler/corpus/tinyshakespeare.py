@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nanoeuler.corpus.download import cache_folder, fetch, read_published
+from nanoeuler.download import cache_folder, fetch, read_published
 from nanoeuler.errors import UserError
 
 NAME = "tinyshakespeare"

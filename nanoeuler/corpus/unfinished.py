@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoeuler.errors import UserError
-from nanoeuler.files import replace_file, writing
+from nanoeuler.files import locked, replace_file, writing
 
 HIDDEN = ".unfinished"
 STATE = "state.json"
@@ -92,16 +92,7 @@ def unfinished_folder(folder: Path) -> Iterator[Path]:
                 "a corpus takes a folder of its own: give a new or an empty one with --out"
             )
         hidden.mkdir(exist_ok=True)
-        file = (hidden / LOCK).open("w")
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is preparing a corpus in {folder}: wait for it, or stop it") from None
-        except (ImportError, OSError):  # Windows and some network disks have no such locks: nothing keeps others out
-            pass
+    with locked(hidden / LOCK, f"another process is preparing a corpus in {folder}: wait for it, or stop it"):
         with writing(folder):
             for path in folder.glob(".*.part"):  # what files.written_whole left when it was killed
                 path.unlink()

@@ -6,6 +6,7 @@ from nanoeuler.tokenizer.byte import ByteTokenizer
 from nanoeuler.tokenizer.char import CharTokenizer
 from nanoeuler.tokenizer.gpt2 import GPT2Tokenizer, find_gpt2
 from nanoeuler.tokenizer.load import load_tokenizer, make_tokenizer
+from nanoeuler.tokenizer.ranks import read_ranks
 from nanoeuler.tokenizer.sentencepiece import Llama2cTokenizer
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "find_gpt2",
     "load_tokenizer",
     "make_tokenizer",
+    "read_ranks",
 ]

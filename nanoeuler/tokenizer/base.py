@@ -73,11 +73,14 @@ class Tokenizer(ABC):
 
         It takes any numbers and never fails.
         """
+        return self.decode_any(ids).decode("utf-8", errors="replace")
+
+    def decode_any(self, ids: ArrayLike) -> bytes:
+        """Return the bytes that the ids stand for, with those of U+FFFD for an id that is no token. It never fails."""
         flat = whole_numbers(ids)
         unknown = np.flatnonzero(~self._is_token(flat))
         runs = np.split(np.append(-1, flat), unknown + 1)  # each run begins with an unknown id, or with our -1
-        text = "\ufffd".encode().join(self.decode_bytes(run[1:]) for run in runs)
-        return text.decode("utf-8", errors="replace")
+        return "\ufffd".encode().join(self.decode_bytes(run[1:]) for run in runs)
 
     def token_ids(self) -> np.ndarray:
         """Return all ids that are tokens, (N,) int64: in vocabularies of others there may be holes."""

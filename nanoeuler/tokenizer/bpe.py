@@ -124,7 +124,10 @@ class BPETokenizer(Tokenizer):
         In a vocabulary of which some tokens are made by no merges (``merges_are_tokens`` is False), every pair that is
         a token, so that a token may have several.
         """
-        return self._own_merges or [pair for token in self.tokens for pair in pairs.splits(token, self._rank_of)]
+        if self._own_merges is not None:
+            return self._own_merges
+        lengths = pairs.lengths_of(self.tokens)
+        return [pair for token in self.tokens for pair in pairs.splits(token, self._rank_of, lengths)]
 
     @property
     def merges_are_tokens(self) -> bool:

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from nanoeuler.download import cache_folder, fetch, read_published
 from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
 from nanoeuler.tokenizer.alphabet import to_bytes
@@ -79,8 +80,6 @@ def find_gpt2(url: str = RANKS_URL, patience: float = 120.0) -> GPT2Tokenizer:
     Raises:
         UserError: ``NANOEULER_DATA`` has a damaged copy; or the vocabulary is nowhere and cannot be fetched.
     """
-    from nanoeuler.corpus.download import cache_folder, fetch  # not above: that package needs this one
-
     data = os.environ.get("NANOEULER_DATA")
     published = Path(data or "$NANOEULER_DATA") / "gpt2_bpe" / "encoder.json"
     if data:
@@ -106,8 +105,6 @@ def find_gpt2(url: str = RANKS_URL, patience: float = 120.0) -> GPT2Tokenizer:
 
 def _ranks_as_published(path: Path) -> bytes:
     """Return a rank file made from OpenAI's ``encoder.json``, which is read and verified but never touched."""
-    from nanoeuler.corpus.download import read_published  # as in find_gpt2
-
     data = read_published(path, ENCODER_SHA256, "GPT-2's encoder.json")
     ranks = sorted((rank, token) for token, rank in json.loads(data).items() if token != END_OF_TEXT)
     return b"".join(base64.b64encode(to_bytes(token)) + b" %d\n" % rank for rank, token in ranks)

@@ -10,7 +10,7 @@ from nanoeuler.tokenizer.base import FILE, VERSION, Tokenizer
 from nanoeuler.tokenizer.bpe import BPETokenizer
 from nanoeuler.tokenizer.byte import ByteTokenizer
 from nanoeuler.tokenizer.char import CharTokenizer
-from nanoeuler.tokenizer.files import read_json
+from nanoeuler.tokenizer.files import read_bytes, read_json
 from nanoeuler.tokenizer.gpt2 import find_gpt2, saved_gpt2
 from nanoeuler.tokenizer.huggingface import TOKENIZER_FILE, read_huggingface
 from nanoeuler.tokenizer.ranks import RANK_FILES, read_known_ranks
@@ -79,7 +79,7 @@ def _read_file(path: Path) -> Tokenizer:
         if path.name in (vocab, merges):
             return read_vocab_merges(path.with_name(vocab), path.with_name(merges))
     if path.match(RANK_FILES):
-        return read_known_ranks(path)
+        return _read_ranks(path)
     if not _exists(path):
         raise UserError(f"{path}: no saved tokenizer here: there is no such file or folder")
     if path.suffix == ".json":
@@ -94,6 +94,16 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # a name too long, or with NUL in it
         return False
+
+
+def _read_ranks(path: Path) -> Tokenizer:
+    """Return the tokenizer of a rank file. What is not in the file stands in our own beside it, or is known to us."""
+    beside = path.with_name(FILE)
+    if beside.exists():
+        tokenizer = _read_own(beside)
+        if isinstance(tokenizer, BPETokenizer) and tokenizer.rank_file == read_bytes(path):
+            return tokenizer
+    return read_known_ranks(path)
 
 
 def _read_own(path: Path) -> Tokenizer:

@@ -9,7 +9,7 @@ single token. For look at the first neighbours (a, b) that make a token t though
 ever been merged across the ends of this stretch of text, so what happened in it is what happens to t's bytes alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from nanoeuler.tokenizer.alphabet import BYTES
@@ -36,11 +36,18 @@ def tokens_of(merges: Sequence[Pair]) -> list[bytes]:
     return tokens
 
 
-def splits(token: Text, rank_of: Mapping[Text, int]) -> Iterator[Pair]:
-    """Give every way to cut a token into two tokens."""
-    for cut in range(1, len(token)):
+def splits(token: Text, rank_of: Mapping[Text, int], lengths: Sequence[int]) -> Iterator[Pair]:
+    """Give every way to cut a token into two tokens, of which ``lengths`` are those that there are, in order."""
+    for cut in lengths:
+        if cut >= len(token):
+            return
         if (a := rank_of.get(token[:cut])) is not None and (b := rank_of.get(token[cut:])) is not None:
             yield a, b
+
+
+def lengths_of(tokens: Iterable[Text]) -> list[int]:
+    """Return the lengths that tokens have: few even where a token is a megabyte of one letter."""
+    return sorted(set(map(len, tokens)))
 
 
 def merges_of(tokens: Sequence[Text]) -> list[Pair] | None:
@@ -50,10 +57,11 @@ def merges_of(tokens: Sequence[Text]) -> list[Pair] | None:
     it for a pre-token that it is the whole of, and hardly ever else. (Llama 3's vocabulary has some.)
     """
     rank_of = {token: rank for rank, token in enumerate(tokens)}
+    lengths = lengths_of(tokens)
     parts = [(-1, -1)] * len(BYTES)
     made: dict[Pair, int] = {}
     for rank in range(len(BYTES), len(tokens)):
-        for a, b in splits(tokens[rank], rank_of):
+        for a, b in splits(tokens[rank], rank_of, lengths):
             if a < rank and b < rank and stays_cut(parts, made, a, b, rank):
                 break
         else:

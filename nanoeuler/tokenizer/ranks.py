@@ -19,6 +19,7 @@ _FILL_IN_THE_MIDDLE = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>")
 #: The pattern's name and the special tokens of OpenAI's rank files, by the file's SHA-256.
 PUBLISHED: dict[str, tuple[str, dict[str, int]]] = {
     GPT2_SHA256: ("gpt2", {_ENDOFTEXT: 50256}),  # r50k_base
+    "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069": ("gpt2", {_ENDOFTEXT: 50256}),  # p50k_base
     "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7": (  # cl100k_base
         "gpt4",
         {t: 100257 + i for i, t in enumerate((_ENDOFTEXT, *_FILL_IN_THE_MIDDLE))} | {_ENDOFPROMPT: 100276},
@@ -31,28 +32,34 @@ PUBLISHED: dict[str, tuple[str, dict[str, int]]] = {
 
 
 def read_known_ranks(path: Path) -> BPETokenizer:
-    """Return the tokenizer of a rank file: with its own pattern and special tokens if we know it, else with GPT-2's.
+    """Return the tokenizer of a rank file that OpenAI published, with its own pattern and special tokens.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UserError: the file is missing, or another.
     """
-    pattern, special = PUBLISHED.get(hashlib.sha256(read_bytes(path)).hexdigest(), ("gpt2", None))
-    return read_ranks(path, pattern, special)
+    digest = hashlib.sha256(read_bytes(path)).hexdigest()
+    if digest not in PUBLISHED:
+        raise UserError(
+            f"{path}: a rank file does not say by which pattern text is cut nor what the special tokens are, and this "
+            "is none that we know. Say it once, in Python, and use what is saved:\n"
+            f"  from nanoeuler.tokenizer import read_ranks\n"
+            f"  read_ranks({str(path)!r}, pattern='gpt4', special={{{END_OF_TEXT!r}: 100257}}).save('FOLDER')"
+        )
+    return read_ranks(path, *PUBLISHED[digest])
 
 
-def read_ranks(path: Path, pattern: str = "gpt2", special: Mapping[str, int] | None = None) -> BPETokenizer:
-    """Return the tokenizer of a rank file.
-
-    The file says neither how text is cut nor what the special tokens are.
+def read_ranks(path: str | Path, pattern: str, special: Mapping[str, int] | None = None) -> BPETokenizer:
+    """Return the tokenizer of a rank file, which says neither how text is cut nor what the special tokens are.
 
     Args:
         path: the file.
-        pattern: how text is cut.
+        pattern: how text is cut: a name in ``patterns.PATTERNS``, or a regular expression.
         special: special tokens and their ids; ``<|endoftext|>`` after the last token if left out.
 
     Raises:
         UserError: the file is missing or damaged.
     """
+    path = Path(path)
     rank_of: dict[str, int] = {}
     token_of: dict[int, str] = {}
     for number, line in enumerate(read_bytes(path).splitlines(), 1):

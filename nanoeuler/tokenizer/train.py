@@ -5,15 +5,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nanoeuler.config import Parser
+from nanoeuler.config import Parser, number
 from nanoeuler.console import format_bytes, plural, visible
 from nanoeuler.corpus.documents import Options
 from nanoeuler.corpus.sources import open_source
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError
-from nanoeuler.tokenizer.base import FILE, utf8
+from nanoeuler.tokenizer import huggingface, vocab_merges
+from nanoeuler.tokenizer.base import FILE, Tokenizer, utf8
 from nanoeuler.tokenizer.bpe import END_OF_TEXT, BPETokenizer
-from nanoeuler.tokenizer.huggingface import CONFIG_FILE, TOKENIZER_FILE, unwritable, write_huggingface
+from nanoeuler.tokenizer.huggingface import CONFIG_FILE, TOKENIZER_FILE, write_huggingface
+from nanoeuler.tokenizer.merges import Pair
 from nanoeuler.tokenizer.patterns import PATTERNS, resolve
 from nanoeuler.tokenizer.pretokens import count_pretokens, read_documents
 from nanoeuler.tokenizer.progress import Progress
@@ -29,8 +31,10 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "nanoeuler": (FILE, TOKENIZER_FILE, CONFIG_FILE),
     "huggingface": (TOKENIZER_FILE, CONFIG_FILE),
     "gpt2": ("vocab.json", "merges.txt"),
-    "tiktoken": (RANKS,),
+    "tiktoken": (RANKS, FILE),
 }
+#: Say why a format cannot hold a tokenizer, if it cannot. The others hold any.
+CANNOT_HOLD = {"huggingface": huggingface.unwritable, "gpt2": vocab_merges.unwritable}
 
 
 def train_main(arguments: list[str]) -> None:
@@ -45,9 +49,7 @@ def train_main(arguments: list[str]) -> None:
     merges = given.vocab_size - 256 - len(special)
     if merges < 0:
         raise UserError(f"--vocab-size {given.vocab_size}: the bytes and special tokens alone are {256 + len(special)}")
-    if given.workers < 1 or given.min_frequency < 0 or "" in special:
-        raise UserError("--workers is 1 or more, --min-frequency 0 or more, and no --special token is empty")
-    _check_output(given.out, given.format, pattern)
+    _check_output(given.out, given.format, _tokenizer([], pattern, special))
     source = Documents(given.input, given.text_column, pattern, special)
     with Progress() as progress:
         progress.begin("counting")
@@ -59,10 +61,14 @@ def train_main(arguments: list[str]) -> None:
         )
         progress.begin("merging")
         pairs = train_bpe(counts, merges, given.min_frequency, progress.merges)
-    ids = {token: 256 + len(pairs) + i for i, token in enumerate(special)}
-    tokenizer = BPETokenizer(pairs, pattern, ids)
+    tokenizer = _tokenizer(pairs, pattern, special)
     files = _write(given.out, given.format, tokenizer)
     _tell(tokenizer, merges, source, files, given)
+
+
+def _tokenizer(merges: list[Pair], pattern: str, special: list[str]) -> BPETokenizer:
+    """Return the tokenizer of merges, with special tokens after them."""
+    return BPETokenizer(merges, pattern, {token: 256 + len(merges) + i for i, token in enumerate(special)})
 
 
 class Documents:
@@ -105,8 +111,8 @@ class Documents:
         return min(done / total, 1.0) if total else None
 
 
-def _check_output(out: Path, kind: str, pattern: str) -> None:
-    """Check before the work that the result can be written where it shall.
+def _check_output(out: Path, kind: str, trial: BPETokenizer) -> None:
+    """Check before the work that the result, here without its merges, can be written where and as it shall.
 
     Raises:
         UserError: it cannot.
@@ -117,8 +123,8 @@ def _check_output(out: Path, kind: str, pattern: str) -> None:
     others = sorted(name for name in known - set(FORMATS[kind]) if (out / name).exists())
     if others:
         raise UserError(f"{out}: there is another tokenizer's {others[0]} here; take another folder, or remove it")
-    if kind == "gpt2" and pattern != PATTERNS["gpt2"]:
-        raise UserError("--format gpt2 has no place for a pattern, and readers take GPT-2's; use --format huggingface")
+    if kind in CANNOT_HOLD and (why := CANNOT_HOLD[kind](trial)):
+        raise UserError(f"--format {kind}: {why}; use --format nanoeuler")
 
 
 def _write(out: Path, kind: str, tokenizer: BPETokenizer) -> list[Path]:
@@ -128,7 +134,9 @@ def _write(out: Path, kind: str, tokenizer: BPETokenizer) -> list[Path]:
     if kind == "gpt2":
         return write_vocab_merges(out, tokenizer)
     if kind == "tiktoken":
-        return write_ranks(out / RANKS, tokenizer)
+        ranks = write_ranks(out / RANKS, tokenizer)
+        Tokenizer.save(tokenizer, out)  # our own file alone, with the pattern and the special tokens
+        return [*ranks, out / FILE]
     tokenizer.save(out)
     return [out / name for name in FORMATS[kind] if (out / name).exists()]
 
@@ -149,7 +157,7 @@ def _tell(
         print(f"{size / tokens:.2f} bytes per token on the first {format_bytes(size)} of the input")
     for path in files:
         print(path)
-    if given.format == "nanoeuler" and (why := unwritable(tokenizer)):
+    if given.format == "nanoeuler" and (why := huggingface.unwritable(tokenizer)):
         print(f"no {TOKENIZER_FILE}: {why}")
     if given.format == "tiktoken":
         print(f"a rank file has neither pattern nor special tokens: pat_str={tokenizer.pattern!r}, {tokenizer.special}")
@@ -169,7 +177,9 @@ def _parser() -> Parser:
         metavar="PATH",
         help="text, JSON lines, JSON, Parquet or CSV files, folders, globs; or what nanoeuler.corpus prepare takes",
     )
-    parser.add_argument("--vocab-size", type=int, default=4096, metavar="N", help="tokens, special ones too [4096]")
+    parser.add_argument(
+        "--vocab-size", type=number(int, 257), default=4096, metavar="N", help="tokens, special ones too [4096]"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
     parser.add_argument(
         "--pattern",
@@ -180,9 +190,13 @@ def _parser() -> Parser:
     parser.add_argument(
         "--special", nargs="+", default=[], metavar="TOKEN", help=f"special tokens besides {END_OF_TEXT}"
     )
-    parser.add_argument("--min-frequency", type=int, default=0, metavar="N", help="merge no pair that is rarer [0]")
+    parser.add_argument("--min-frequency", type=number(int, 0), default=0, metavar="N", help="merge no rarer pair [0]")
     parser.add_argument(
-        "--workers", type=int, default=available_cores(), metavar="N", help="processes that count [the cores]"
+        "--workers",
+        type=number(int, 1),
+        default=available_cores(),
+        metavar="N",
+        help="processes that count [the cores]",
     )
     parser.add_argument("--text-column", metavar="NAME", help="of the text [text, or the only column of strings]")
     parser.add_argument("--format", choices=FORMATS, default="nanoeuler", help="of the files [nanoeuler]")

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from nanoeuler.config import Parser
+from nanoeuler.config import Parser, number
 from nanoeuler.console import format_bytes, is_terminal, plural, visible
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer.base import Tokenizer, utf8
@@ -35,8 +35,10 @@ def inspect_main(arguments: list[str]) -> None:
         description="What a tokenizer has learned, and how it cuts a text.",
     )
     parser.add_argument("--tokenizer", required=True, metavar="T", help=TOKENIZER_HELP)
-    parser.add_argument("--merges", type=int, default=10, metavar="N", help="merges to show, the first ones [10]")
-    parser.add_argument("--longest", type=int, default=10, metavar="N", help="longest tokens to show [10]")
+    parser.add_argument(
+        "--merges", type=number(int, 0), default=10, metavar="N", help="merges to show, the first ones [10]"
+    )
+    parser.add_argument("--longest", type=number(int, 0), default=10, metavar="N", help="longest tokens to show [10]")
     parser.add_argument("--text", metavar="TEXT", help="the text to cut [a sentence with a bit of everything]")
     parser.add_argument("--file", type=Path, metavar="FILE", help="a file with the text")
     parser.add_argument("--ids", action="store_true", help="show the ids below the text")

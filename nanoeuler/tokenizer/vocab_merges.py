@@ -12,6 +12,7 @@ from nanoeuler.files import written_whole
 from nanoeuler.tokenizer.alphabet import BYTE_OF_CHARACTER, to_characters
 from nanoeuler.tokenizer.bpe import BPETokenizer
 from nanoeuler.tokenizer.files import read_json, read_utf8
+from nanoeuler.tokenizer.patterns import PATTERNS
 from nanoeuler.tokenizer.vocabulary import tokenizer_from_merges
 
 #: Names of the two files that belong together.
@@ -39,20 +40,28 @@ def read_vocab_merges(vocab_path: Path, merges_path: Path, pattern: str = "gpt2"
     )
 
 
+def unwritable(tokenizer: BPETokenizer) -> str | None:
+    """Return why the two files cannot hold a tokenizer; None if they can."""
+    if tokenizer.pattern != PATTERNS["gpt2"]:
+        return "the format has no place for a pattern, and readers take GPT-2's"
+    if not tokenizer.merges_are_tokens:
+        return "this vocabulary has tokens that no merge makes, which the format cannot say"
+    names = {to_characters(token) for token in tokenizer.tokens}
+    if strange := [token for token in tokenizer.special if not SPECIAL.fullmatch(token) or token in names]:
+        return f"the format cannot say that {strange[0]!r} is a special token"
+    return None
+
+
 def write_vocab_merges(folder: Path, tokenizer: BPETokenizer, vocab_name: str = "vocab.json") -> list[Path]:
     """Write the two files into a folder, ``vocab_name`` a key of :data:`NAMES`; return their paths.
-
-    The pattern is not in them: who reads them takes GPT-2's.
 
     Raises:
         UserError: they cannot be written, or cannot hold this tokenizer.
     """
     vocab_path, merges_path = folder / vocab_name, folder / NAMES[vocab_name]
-    if not tokenizer.merges_are_tokens:
-        raise UserError(f"{vocab_path}: this vocabulary has tokens that no merge makes, which the format cannot say")
+    if why := unwritable(tokenizer):
+        raise UserError(f"{vocab_path}: {why}")
     names = [to_characters(token) for token in tokenizer.tokens]
-    if strange := [token for token in tokenizer.special if not SPECIAL.fullmatch(token) or token in names]:
-        raise UserError(f"{vocab_path}: the format cannot say that the special token {strange[0]!r} is one")
     vocab = dict(zip(names, tokenizer.ids.tolist(), strict=True)) | dict(tokenizer.special)
     lines = ["#version: 0.2", *(f"{names[a]} {names[b]}" for a, b in tokenizer.merges)]
     with written_whole(merges_path) as merges_file, written_whole(vocab_path) as vocab_file:

@@ -133,7 +133,8 @@ def _check_every_pair(path: Path, tokens: list[str], ranked: list[Pair], whole_f
     """
     rank_of = {token: rank for rank, token in enumerate(tokens)}
     order = [rank_of[tokens[a] + tokens[b]] for a, b in ranked]
-    every = {pair for token in tokens for pair in pairs.splits(token, rank_of)}
+    lengths = pairs.lengths_of(tokens)
+    every = {pair for token in tokens for pair in pairs.splits(token, rank_of, lengths)}
     if any(a > b for a, b in pairwise(order)) or set(ranked) != every:
         raise UserError(f"{path}: several merges make one token, and not all that could; nanoeuler cannot run these")
     if not whole_first and pairs.merges_of(tokens) is None:

@@ -656,7 +656,7 @@ def test_ops_are_chosen_by_name() -> None:
         (["--dtype", "bf16"], "--device cpu computes in float32: --dtype bf16 takes --device gpu or sim"),
         (["--ladder"], "--ladder takes --device gpu or sim"),
         (["--device", "sim", "--dtype", "bf16", "--ladder"], "the ladders are of kernels in float32"),
-        (["--steps", "0"], "--steps: invalid integer >= 1 value: '0'"),
+        (["--steps", "0"], "--steps: '0' is not a whole number of at least 1"),
         (["--stpes", "2"], r"unknown option '--stpes' \(did you mean '--steps'\?\)"),
         (["--json", "nowhere/ops.json"], "--json nowhere/ops.json: cannot write it"),
     ],

@@ -211,7 +211,7 @@ def test_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
             ["--workloads", "product,atention"],
             r"unknown workload 'atention' \(did you mean 'attention'\?\); workloads are",
         ),
-        (["--steps", "0"], "--steps: invalid integer >= 1 value: '0'"),
+        (["--steps", "0"], "--steps: '0' is not a whole number of at least 1"),
         (["--no-stok"], r"unknown option '--no-stok' \(did you mean '--no-stock'\?\)"),
         (["--json", "nowhere/simt.json"], "--json nowhere/simt.json: cannot write it"),
     ],

@@ -198,7 +198,7 @@ def test_ranks_share_out_the_sequence_of_one(shuffle):
         for first in range(0, 240, 4 * ranks):
             parts = [share.training_batch(first)[0][:, 0].tolist() for share in shares]
             assert shares[0].global_batch == 4 * ranks
-            dealt += sum(parts, [])
+            dealt += [window for part in parts for window in part]
         assert dealt == alone  # so the parts are disjoint within an epoch, as its windows are
 
 

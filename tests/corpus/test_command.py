@@ -133,7 +133,7 @@ class TestPrepare:
             (["--val-fraction", "1"], "argument --val-fraction: invalid share, from 0 on and below 1, value: '1'"),
             (["--shard-tokens", "0"], "argument --shard-tokens: invalid number from 1 to 2147483647 value: '0'"),
             (["--workers", "none"], "invalid number from 1 on value: 'none'"),
-            (["--filter", "score = 3"], "'score = 3' is not a condition; equality is written =="),
+            (["--filter", "score = 3"], "'score = 3' is not a condition; write == instead of ="),
             (["--separator", ""], "argument --separator: invalid separator, not empty, value: ''"),
             (["--text-column", "txet"], "did you mean 'text'?"),
             (["--fliter", "score >= 3"], "unknown option '--fliter' (did you mean '--filter'?)"),

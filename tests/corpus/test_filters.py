@@ -27,6 +27,8 @@ from nanoeuler.errors import UserError
         ("year in (2023, 2024.5)", Condition("year", "in", (2023, 2024.5))),
         ("in_domain in [1]", Condition("in_domain", "in", (1,))),
         ("origin >= 2", Condition("origin", ">=", 2)),
+        ("a=b >= 2", Condition("a=b", ">=", 2)),
+        ("x in ['=', '=>']", Condition("x", "in", ("=", "=>"))),
     ],
 )
 def test_conditions_are_read_and_written(text: str, condition: Condition) -> None:
@@ -41,7 +43,12 @@ def test_conditions_are_read_and_written(text: str, condition: Condition) -> Non
         ("", "is not a condition"),
         (">= 4", "is not a condition"),
         ("score >=", "is not a condition"),
-        ("language = 'en'", "equality is written =="),
+        ("language = 'en'", "write == instead of ="),
+        ("score => 3", "write >= instead of =>"),
+        ("score=<3", "write <= instead of =<"),
+        ("language <> 'en'", "write != instead of <>"),
+        ("score === 3", "write == instead of ==="),
+        ("language !== 'en'", "write != instead of !=="),
         ("language == en", "a string stands in quotes: 'en'"),
         ("score > 3.5 and token_count < 1000", "'3.5 and token_count < 1000' is not a constant"),
         ("x == __import__('os').getcwd()", "is not a constant"),

@@ -214,7 +214,7 @@ print(json.dumps({
         "column": "fineweb-edu:sample-10BT: no column 'txt' (did you mean 'text'?); columns: text, id, dump, url",
         "condition": "no column 'int_scores', which 'int_scores >= 4' asks for (did you mean 'int_score'?)",
         "type": "row 1: column 'score' holds a number, 2.5, and 'score == 'high'' compares it with a string",
-        "revision": "HuggingFaceFW/fineweb-edu: the hub knows no such revision of it",
+        "revision": "HuggingFaceFW/fineweb-edu: the hub knows no revision 'no-such-branch' of it",
         "private": "owner/private: the hub knows no such data set (401); if it is a private one, put a token",
         "gated": "owner/gated: the hub does not let us have it (403): accept the conditions on its page",
         "away": "owner/away: the hub does not answer as it should: status 500 (tried 4 times)",

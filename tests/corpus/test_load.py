@@ -7,7 +7,7 @@ import pytest
 from corpora import write_corpus, write_llmc
 
 from nanoeuler.corpus import PreparedCorpus, TextCorpus, load_corpus, plays, tinyshakespeare
-from nanoeuler.corpus.download import sha256_of
+from nanoeuler.download import sha256_of
 from nanoeuler.errors import UserError
 
 GOOD = b"First Citizen:\n"

@@ -41,7 +41,7 @@ def test_weights_become_shares():
     ],
 )
 def test_what_is_no_mixture(dataset, said):
-    with pytest.raises(UserError, match="data.dataset") as error:
+    with pytest.raises(UserError, match=r"data\.dataset") as error:
         load_corpus(dataset)
     assert said in str(error.value)
 

@@ -81,10 +81,14 @@ def test_an_error_comes_in_the_place_of_its_item(error):
 @pytest.mark.parametrize("used", [0, 1, 10])
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
 def test_however_the_block_is_left_the_thread_ends(used, error):
-    with pytest.raises(error), Prefetch(itertools.count()) as items:
-        for _ in range(used):
-            next(items)
-        raise error
+    def use() -> None:
+        with Prefetch(itertools.count()) as items:
+            for _ in range(used):
+                next(items)
+            raise error
+
+    with pytest.raises(error):
+        use()
 
 
 def test_it_ends_also_while_an_item_is_being_made():

@@ -57,7 +57,7 @@ def test_llmcs_older_names_have_no_numbers():
 def test_llmcs_wider_shards_need_to_be_told_their_tokenizer():
     write_llmc(OWLS, WIDE)
     corpus = open_corpus(OWLS)
-    with pytest.raises(UserError, match="not GPT-2's.*--data.tokenizer_path FOLDER"):
+    with pytest.raises(UserError, match=r"not GPT-2's.*--data\.tokenizer_path FOLDER"):
         corpus.likely_tokenizer()
     assert len(tokens_of(corpus).val) == 401
 

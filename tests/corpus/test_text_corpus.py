@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nanoeuler.corpus import TextCorpus
-from nanoeuler.corpus.download import sha256_of
+from nanoeuler.download import sha256_of
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import ByteTokenizer, CharTokenizer
 

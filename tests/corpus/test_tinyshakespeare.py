@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from nanoeuler.corpus import tinyshakespeare
-from nanoeuler.corpus.download import sha256_of
+from nanoeuler.download import sha256_of
 from nanoeuler.errors import UserError
 
 DATA = os.environ.get("NANOEULER_DATA")

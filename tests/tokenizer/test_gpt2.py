@@ -13,8 +13,7 @@ from byte_pairs import AWKWARD, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoeuler.corpus import download
-from nanoeuler.corpus.download import cache_folder
+from nanoeuler.download import cache_folder
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import BPETokenizer, GPT2Tokenizer, gpt2, load_tokenizer, make_tokenizer
 from nanoeuler.tokenizer.alphabet import to_characters
@@ -120,11 +119,8 @@ def test_what_is_not_unicode(tokenizer):
 
 
 @pytest.fixture
-def nowhere(tmp_path, monkeypatch) -> list[str]:
+def nowhere(empty_world, tmp_path, monkeypatch) -> list[str]:
     """Have no vocabulary at hand and no network; give the list of URLs asked for."""
-    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    monkeypatch.delenv("NANOEULER_DATA", raising=False)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "tiktoken"))
     asked: list[str] = []
 
@@ -132,7 +128,7 @@ def nowhere(tmp_path, monkeypatch) -> list[str]:
         asked.append(url)
         raise UserError(f"{url}: no network")
 
-    monkeypatch.setattr(download, "fetch", no_network)
+    monkeypatch.setattr(gpt2, "fetch", no_network)
     return asked
 
 
@@ -150,7 +146,7 @@ def test_in_our_cache_or_fetched_into_it(tokenizer, nowhere, monkeypatch):
         tokenizer.save(path.parent)
 
     with monkeypatch.context() as patch:
-        patch.setattr(download, "fetch", fetch)
+        patch.setattr(gpt2, "fetch", fetch)
         assert make_tokenizer("gpt2", "").fingerprint == tokenizer.fingerprint
     assert make_tokenizer("gpt2", "").fingerprint == tokenizer.fingerprint
     assert nowhere == []

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from nanoeuler.corpus.download import cache_folder, fetch, sha256_of
+from nanoeuler.download import cache_folder, fetch, sha256_of
 from nanoeuler.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("empty_world")
 
 CONTENT = b"First Citizen:\n" * 20_000
 
