@@ -190,6 +190,15 @@ def test_bytes_that_are_no_characters_are_replaced(data: bytes, monkeypatch: pyt
     assert "".join(streamed(monkeypatch, data)) == data.decode("utf-8", "replace")
 
 
+def test_ids_that_are_no_tokens_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a model may give where a vocabulary has holes."""
+    recorder = Recorder()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", recorder)
+        print_stream(ByteTokenizer(), [97, 300], [*"é".encode(), 256, 98])
+    assert "".join(recorder.pieces) == "a\ufffdé\ufffdb"
+
+
 def test_a_terminal_is_not_commanded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "".join(streamed(monkeypatch, b"ab\x1b[31m\nc", terminal=True)) == "ab\\x1b[31m\nc"
     assert "".join(streamed(monkeypatch, b"ab\x1b[31m\nc")) == "ab\x1b[31m\nc"  # a file gets the text as it is

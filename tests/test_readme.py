@@ -1,5 +1,6 @@
 """Every command of README and of the documents is run here, shortened, in the order in which it stands there."""
 
+import json
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from corpus.hub_server import Hub, write_fineweb_edu
 
 from nanoeuler.corpus import plays
 from nanoeuler.device import why_no_gpu
@@ -30,8 +32,21 @@ SHORTER = {
     "nanoeuler.gradcheck": ["--op", "residual"],
     "nanoeuler.judge": ["--op", "rope"],
     "nanoeuler.trace --gallery": ["accumulate"],
+    "nanoeuler.tokenizer train": ["--vocab-size", "300"],
+    "nanoeuler.corpus prepare": ["--tokenizer", "data/bpe", "--val-fraction", "0.2", "--limit", "60"],
+    "nanoeuler.bench tokenizer": ["--megabytes", "1", "--steps", "1"],
+    "nanoeuler.bench corpus": ["--megabytes", "1", "--rounds", "1"],
+    "nanoeuler.bench loader": ["--steps", "2"],
     "nanoeuler.bench trace": ["--steps", "1"],
 }
+#: What is added to a training on prepared corpora, which the commands before have prepared: a model in no time.
+ON_CORPORA = [
+    *("--training.total_steps", "2", "--training.eval_batches", "1", "--training.final_eval_batches", "1"),
+    *("--training.sample_tokens", "5", "--training.batch_size", "2", "--data.tokenizer_path", "none"),
+    *("--model.vocab_size", "none", "--model.hidden_dim", "16", "--model.num_layers", "1", "--model.max_seq_len", "16"),
+    *("--model.num_heads", "2", "--model.num_kv_heads", "2", "--model.feed_forward_dim", "32"),
+]
+CORPORA = re.compile(r"nanoeuler\.train .*(--data\.dataset (data/|\S+=)|configs/gpt2-small\.json)")
 #: Commands that .ci/run carries out, or their like, before it comes to the tests.
 SETUP = ("python3 -m venv", ". .venv/bin/activate", "python -m pip install", "tensorboard ")
 
@@ -49,11 +64,29 @@ def folder(tmp_path_factory):
     shutil.copytree(ROOT / "configs", path / "configs")
     shutil.copy(ROOT / "tests" / "simt" / "scripts" / "vector_add.py", path / "kernels.py")
     (path / "play.txt").write_text(plays.generate(30_000), encoding="utf-8")
+    (path / "texts").mkdir()
+    for i, scene in enumerate(plays.generate(30_000, seed=1).split("Enter ")[1:]):
+        (path / "texts" / f"{i:02d}.txt").write_text(f"Enter {scene}", encoding="utf-8")
     return path
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """A stand-in for the hub, with the data sets that the documents name."""
+    hub = Hub(tmp_path_factory.mktemp("hub"), tmp_path_factory.mktemp("hub_home"))
+    write_fineweb_edu(hub.folder)
+    stories = hub.folder / "roneneldan" / "TinyStories"
+    stories.mkdir(parents=True)
+    rows = [
+        {"text": f"Once there was a red ball number {i}. It rolled and rolled until night came."} for i in range(60)
+    ]
+    (stories / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    yield hub
+    hub.close()
+
+
+def run(command: list[str], folder: Path, hub: Hub) -> subprocess.CompletedProcess:
+    environment = os.environ | hub.environment | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     return subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -62,7 +95,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_runs(document, folder):
+def test_every_command_runs(document, folder, hub):
     ran = 0
     for line in commands(document):
         if line.startswith(SETUP):
@@ -72,7 +105,9 @@ def test_every_command_runs(document, folder):
         if words[2] == "pytest":
             continue  # this is it
         shorter = SHORTER.get(" ".join(words[2:4]), SHORTER.get(words[2], []))
-        done = run([sys.executable, *words[1:], *shorter], folder)
+        if CORPORA.search(line):
+            shorter = ON_CORPORA
+        done = run([sys.executable, *words[1:], *shorter], folder, hub)
         if "--device gpu" in line and why_no_gpu() is not None:
             assert (done.returncode, done.stdout) == (2, ""), line
             assert done.stderr.startswith("error: "), done.stderr

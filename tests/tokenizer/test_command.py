@@ -57,7 +57,10 @@ class TestTrain:
         out = tmp_path / "out"
         assert run("train", "--input", text, "--vocab-size", 280, "--out", out, "--format", kind, "--workers", 1) == 0
         assert sorted(path.name for path in out.iterdir()) == sorted(train.FORMATS[kind])
-        assert load_tokenizer(out).vocab_size == 280
+        tokenizer = load_tokenizer(out)
+        assert tokenizer.vocab_size == 280
+        for name in train.FORMATS[kind][:1]:
+            assert load_tokenizer(out / name).fingerprint == tokenizer.fingerprint
         assert ("a rank file has neither pattern" in capsys.readouterr().out) == (kind == "tiktoken")
 
     def test_special_tokens_stand_between_documents(self, tmp_path):
@@ -99,7 +102,10 @@ class TestTrain:
             (["--format", "gguf"], "--format"),
             (["--workers", "-1"], "--workers"),
             (["--min-frequency", "-1"], "--min-frequency"),
-            (["--special", ""], "--special"),
+            (["--special", ""], "special token cannot be empty"),
+            (["--special", "end", "--format", "gpt2"], "cannot say that 'end' is a special token"),
+            (["--special", "a", "--format", "huggingface"], "'a' is written like another token"),
+            (["--pattern", r"\w+|\W|$", "--format", "huggingface"], "means something else to Hugging Face"),
         ],
     )
     def test_options_that_make_no_sense(self, text, tmp_path, capsys, options, said):

@@ -12,7 +12,7 @@ from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import BPETokenizer, load_tokenizer, make_tokenizer
 from nanoeuler.tokenizer.alphabet import BYTES
 from nanoeuler.tokenizer.patterns import PATTERNS
-from nanoeuler.tokenizer.ranks import read_ranks, write_ranks
+from nanoeuler.tokenizer.ranks import PUBLISHED, read_ranks, write_ranks
 from nanoeuler.tokenizer.vocab_merges import NAMES, read_vocab_merges, write_vocab_merges
 
 MERGES = learn(TEXT, 60)
@@ -104,9 +104,11 @@ def test_formats_that_cannot_hold_a_tokenizer(tmp_path):
     without = BPETokenizer.from_ranks([*BYTES, b"abcd"], "gpt2", {})
     with pytest.raises(UserError, match="tokens that no merge makes"):
         write_vocab_merges(tmp_path, without)
-    with pytest.raises(UserError, match="special token 'end'"):
+    with pytest.raises(UserError, match="no place for a pattern"):
+        write_vocab_merges(tmp_path, BPETokenizer([], "gpt4"))
+    with pytest.raises(UserError, match="cannot say that 'end' is a special token"):
         write_vocab_merges(tmp_path, BPETokenizer([], special={"end": 256}))
-    with pytest.raises(UserError, match="special token '<>'"):
+    with pytest.raises(UserError, match="cannot say that '<>' is a special token"):
         write_vocab_merges(tmp_path, BPETokenizer([(27, 29)], special={"<>": 257}))  # the merge makes <> too
     tokens = BPETokenizer(MERGES[:2]).tokens
     with pytest.raises(UserError, match="not in the order"):
@@ -117,14 +119,44 @@ def test_formats_that_cannot_hold_a_tokenizer(tmp_path):
 def test_ranks_there_and_back_and_tiktoken_agrees(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
     (path,) = write_ranks(tmp_path / "x.tiktoken", tokenizer)
-    assert read_ranks(path, special=tokenizer.special).fingerprint == tokenizer.fingerprint
-    loaded = load_tokenizer(tmp_path)  # which can only think of one special token
+    assert read_ranks(str(path), "gpt2", tokenizer.special).fingerprint == tokenizer.fingerprint
+    loaded = read_ranks(path, "gpt2")
     assert loaded.special == {"<|endoftext|>": tokenizer.end_of_text}
     assert loaded.merges == tokenizer.merges
     ranks = tiktoken.load.load_tiktoken_bpe(str(path))
     theirs = tiktoken.Encoding("x", pat_str=PATTERNS["gpt2"], mergeable_ranks=ranks, special_tokens={})
     for text in AWKWARD:
         assert loaded.encode(text).tolist() == theirs.encode_ordinary(text)
+
+
+def test_ranks_whose_pattern_nobody_knows_are_not_guessed_at(tmp_path):
+    tokenizer = BPETokenizer(MERGES, "gpt4", {"<|end|>": 999})
+    (path,) = write_ranks(tmp_path / "x.tiktoken", tokenizer)
+    for place in (path, tmp_path):
+        with pytest.raises(UserError, match="does not say by which pattern") as error:
+            load_tokenizer(place)
+        assert f"read_ranks({str(path)!r}, pattern=" in str(error.value)
+    BPETokenizer(MERGES, "gpt2").save(tmp_path / "other")
+    record = tmp_path / "nanoeuler_tokenizer.json"
+    record.write_bytes((tmp_path / "other" / record.name).read_bytes())
+    assert load_tokenizer(path).pattern == PATTERNS["gpt2"]  # as our own file beside it says of these very ranks
+    make_tokenizer("byte", "").save(tmp_path)
+    with pytest.raises(UserError, match="does not say by which pattern"):
+        load_tokenizer(path)
+    BPETokenizer(MERGES[1:], "gpt2").save(tmp_path)
+    with pytest.raises(UserError, match="does not say by which pattern"):
+        load_tokenizer(path)
+
+
+def test_what_is_known_of_published_ranks_is_what_tiktoken_says(monkeypatch):
+    def ranks_by_hash(url, expected_hash):
+        return expected_hash
+
+    public = pytest.importorskip("tiktoken_ext.openai_public")
+    monkeypatch.setattr(public, "load_tiktoken_bpe", ranks_by_hash)
+    for name in ("p50k_base", "cl100k_base", "o200k_base"):
+        theirs = public.ENCODING_CONSTRUCTORS[name]()
+        assert PUBLISHED[theirs["mergeable_ranks"]][1] == theirs["special_tokens"], name
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +198,7 @@ def test_a_damaged_line_of_ranks_is_named(tokenizer, tmp_path, line, said):
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([*lines[:3], line, *lines[3:]]))
     with pytest.raises(UserError, match=said) as error:
-        load_tokenizer(path)
+        read_ranks(path, "gpt2")
     assert str(path) in str(error.value)
 
 
@@ -174,10 +206,10 @@ def test_a_byte_that_is_missing(tokenizer, tmp_path):
     (path,) = write_ranks(tmp_path / "x.tiktoken", tokenizer)
     path.write_bytes(path.read_bytes().replace(base64.b64encode(b"a") + b" ", base64.b64encode(b"ZZZZ") + b" "))
     with pytest.raises(UserError, match=r"no token for byte 0x61 \(1 of the 256"):
-        load_tokenizer(path)
+        read_ranks(path, "gpt2")
     path.write_bytes(b"")
     with pytest.raises(UserError, match="256 of the 256"):
-        load_tokenizer(path)
+        read_ranks(path, "gpt2")
 
 
 def test_the_first_kind_in_a_folder_is_read(tokenizer, tmp_path):
