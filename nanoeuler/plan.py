@@ -94,8 +94,9 @@ def batches_and_tables(config: Config, models: int, rows: int) -> int:
         rows: sequences that each of them takes at once.
     """
     model, training, T = config.model, config.training, config.model.max_seq_len
-    step = training.batch_size * T * (1 + model.num_prediction_heads + config.data.doc_mask)  # masked: document starts
-    tokens = step + (models * rows + 1) * T * 2
+    masked = int(config.data.doc_mask)  # then it is also known where the document of each token begins
+    step = training.batch_size * T * (1 + model.num_prediction_heads + masked)
+    tokens = step + models * rows * T * (2 + masked) + T * 2
     tables = (models + 1) * T * model.head_dim if model.position == "rope" else 0
     return tokens * np.dtype(np.int32).itemsize + tables * storage(training.dtype).master.itemsize
 

@@ -99,7 +99,8 @@ def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
 def _resolved(config: Config, corpus: Corpus, tokenizer: Tokenizer) -> Config:
     """Return the configuration with what it leaves to the corpus filled in.
 
-    The tokenizer of a prepared corpus is its own, whether or not it was named; that of a text is named.
+    The tokenizer of a prepared corpus is its own, whether or not it was named; that of a text is named. So a run goes
+    on however its tokenizer was asked for.
     """
     model, data = config.model, config.data
     own = any(isinstance(part, PreparedCorpus) and part.manifest for part in corpus.parts)

@@ -9,7 +9,7 @@ import pytest
 
 import nanoeuler.plan
 from nanoeuler import cpu
-from nanoeuler.config import Config, ModelConfig, load_config
+from nanoeuler.config import Config, DataConfig, ModelConfig, load_config
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.model import Transformer
 from nanoeuler.plan import (
@@ -101,6 +101,9 @@ def test_euler_by_hand() -> None:
         "sampling": 4 * (sum(map(padded, sampler)) + cache),
         "batches and tables": 4 * (step + 2 * (tokens + tables) + (2 * 3 + tables)),
     }
+    masked = config(EULER).model_copy(update={"data": DataConfig(doc_mask=True)})
+    more = {part: size - memory_plan(config(EULER))[part] for part, size in memory_plan(masked).items()}
+    assert {part: size for part, size in more.items() if size} == {"batches and tables": 4 * (5 * 3 + 2 * 2 * 3)}
     two_heads = memory_plan(config(EULER | {"num_prediction_heads": 2}, gradient_accumulation=7))  # one at a time
     assert two_heads["batches and tables"] == 4 * (3 * 5 * 3 + 2 * (tokens + tables) + (2 * 3 + tables))
 

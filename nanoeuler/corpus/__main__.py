@@ -230,13 +230,19 @@ def _reading_bar() -> Bar:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Have the signals that end a process raise :class:`SystemExit`, as Ctrl-C raises an exception: all is put away."""
+    """Have the signals that end a process raise :class:`SystemExit`, as Ctrl-C raises an exception: all is put away.
+
+    Those that it is to ignore, as ``nohup`` has it, stay ignored.
+    """
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows hangs up on nobody
-    old = {number: signal.signal(number, end) for number in map(signal.Signals.__getitem__, names)}
+    old = {number: signal.getsignal(number) for number in map(signal.Signals.__getitem__, names)}
+    for number, handler in old.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, end)
     try:
         yield
     finally:

@@ -307,12 +307,20 @@ def _csv_columns(file: File, options: Options) -> Mapping[str, bool]:
 
 
 def _by_name(columns: Sequence[tuple[str, bool]]) -> Mapping[str, bool]:
-    """Return columns by their names; those that share one cannot be asked for by it, and are called otherwise."""
-    times = Counter(name for name, _ in columns)
-    return {
-        name if times[name] == 1 else f"{name} ({times[name]} times)": is_string and times[name] == 1
-        for name, is_string in columns
-    }
+    """Return columns by their names, and whether each holds strings.
+
+    Those that share a name cannot be asked for by it, and are called otherwise: as two that may be strings, so that
+    none of them, and no other, is taken for the only one.
+    """
+    times, seen = Counter(name for name, _ in columns), Counter[str]()
+    named: dict[str, bool] = {}
+    for name, is_text in columns:
+        seen[name] += 1
+        if times[name] == 1:
+            named[name] = is_text
+        else:
+            named[f"{name} ({seen[name]} of {times[name]})"] = True
+    return named
 
 
 def _csv_fault(error: csv.Error) -> str:

@@ -273,13 +273,23 @@ class _Preparation:
     def _encoded(self, source: Source, pool: Workers, ahead: int) -> Iterator[tuple[Batch, Read, Encoded]]:
         """Yield batches in order with their tokens; up to ``ahead`` of them are with the workers meanwhile."""
         waiting: deque[tuple[Batch, Read, Future[Encoded]]] = deque()
-        for batch in source.read(self.source_state):
+        batches, failure = source.read(self.source_state), None
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                break
+            except UserError as error:  # what came before it is good
+                failure = error
+                break
             waiting.append((batch, source.progress(), pool.submit(batch.documents)))
             while waiting and (len(waiting) > ahead or waiting[0][2].done() or self._is_enough(waiting)):
                 first, read, future = waiting.popleft()
                 yield first, read, future.result()
         for first, read, future in waiting:
             yield first, read, future.result()
+        if failure:
+            raise failure
 
     def _is_enough(self, waiting: Iterable[tuple[Batch, Any, Any]]) -> bool:
         return sum(len(batch.documents) for batch, _, _ in waiting) >= self._missing()

@@ -32,7 +32,7 @@ def read_state(hidden: Path) -> dict[str, Any] | None:
     path = hidden / STATE
     try:
         state = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise UserError(f"{path}: cannot read it: {error.strerror}") from None
@@ -83,6 +83,8 @@ def unfinished_folder(folder: Path) -> Iterator[Path]:
             at work there.
     """
     hidden = folder / HIDDEN
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: not a folder, and a corpus takes one of its own: give a new or an empty one with --out")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         foreign = sorted(path.name for path in folder.iterdir())

@@ -44,7 +44,7 @@ def shard_files(folder: Path) -> list[Path]:
         UserError: there is no such folder, or nothing in it.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder")
+        raise UserError(f"{folder}: {'not a' if folder.exists() else 'no such'} folder")
     shards = sorted(folder.glob("*.bin"))
     if not (folder / manifest.FILE).exists():
         if (folder / HIDDEN).exists():

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -50,6 +51,7 @@ class Hub:
 
     def __init__(self, folder: Path, home: Path) -> None:
         self.folder, self.home = folder, home
+        self.kept = home.with_name(f"{home.name}_kept")  # commits that are not the newest any more
         self.timeout = 10  # seconds that the libraries wait for an answer
         self.troubles: list[Trouble] = []
         self.requests: list[str] = []  # "GET /path bytes=0-99"
@@ -97,6 +99,19 @@ class Hub:
                 f"{path.relative_to(root).as_posix()} {path.stat().st_size} {path.stat().st_mtime_ns}\n".encode()
             )
         return digest.hexdigest()
+
+    def keep_commit(self, dataset: str) -> str:
+        """Have the commit that a data set is at served as it is now, whatever becomes of its files; return it."""
+        commit = self.commit(dataset)
+        shutil.copytree(self.folder / dataset, self.kept / commit / dataset, copy_function=shutil.copy2)
+        return commit
+
+    def root(self, dataset: str, revision: str | None) -> Path | None:
+        """Return the folder of a data set at a revision, or None if there is no such revision."""
+        if revision in (None, "main", self.commit(dataset)):
+            return self.folder / dataset
+        kept = self.kept / revision / dataset
+        return kept if kept.is_dir() else None
 
     def trouble_for(self, path: str) -> Trouble | None:
         """Return the trouble that a request for a path meets, and count it."""
@@ -150,18 +165,20 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
 
         def _root(self, match: re.Match[str]) -> Path | None:
             """Return the folder of the data set that a request is about, or None having answered that there is none."""
-            root, revision = hub.folder / match["dataset"], match["revision"]
-            if not root.is_dir():
+            if not (hub.folder / match["dataset"]).is_dir():
                 return self._not_found("RepoNotFound")
-            if revision not in (None, "main", hub.commit(match["dataset"])):
-                return self._not_found("RevisionNotFound")
-            return root
+            return hub.root(match["dataset"], match["revision"]) or self._not_found("RevisionNotFound")
+
+        def _commit(self, match: re.Match[str]) -> str:
+            """Return the commit that a request is about."""
+            revision = match["revision"]
+            return hub.commit(match["dataset"]) if revision in (None, "main") else revision
 
         def _info(self, match: re.Match[str]) -> None:
             if root := self._root(match):
                 files = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
                 siblings = [{"rfilename": file} for file in files]
-                facts = {"id": match["dataset"], "sha": hub.commit(match["dataset"]), "siblings": siblings}
+                facts = {"id": match["dataset"], "sha": self._commit(match), "siblings": siblings}
                 self._send_json(facts | {"private": False, "gated": False, "disabled": False, "tags": []})
 
         def _tree(self, match: re.Match[str]) -> None:
@@ -185,7 +202,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             if not (root / match["path"]).is_file():
                 return self._not_found("EntryNotFound")
             content = (root / match["path"]).read_bytes()
-            commit = hub.commit(match["dataset"])
+            commit = self._commit(match)
             headers = {
                 "ETag": f'"{hashlib.sha1((commit + match["path"]).encode()).hexdigest()}"',
                 "X-Repo-Commit": commit,

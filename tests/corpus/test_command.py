@@ -1,6 +1,7 @@
 """``python -m nanoeuler.corpus``: as people run it, and what they are told."""
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from corpus.hub_server import FINEWEB_EDU, write_fineweb_edu
 from corpus.small_corpora import TOKENIZER, InlineWorkers, contents, make_documents, read_as_llmc, split_documents
 
 from nanoeuler.corpus import prepare as module
+from nanoeuler.corpus.__main__ import _ended_by_signals as ended_by_signals
 from nanoeuler.corpus.__main__ import main
 from nanoeuler.corpus.manifest import read_manifest
 from nanoeuler.corpus.shards import NARROW, write_shard
@@ -135,6 +137,9 @@ class TestPrepare:
             (["--workers", "none"], "invalid number from 1 on value: 'none'"),
             (["--filter", "score = 3"], "'score = 3' is not a condition; write == instead of ="),
             (["--separator", ""], "argument --separator: invalid separator, not empty, value: ''"),
+            (["--text-column", ""], "argument --text-column: invalid name, not empty, value: ''"),
+            (["--min-chars", "9", "--max-chars", "5"], "--max-chars 5 is less than --min-chars 9"),
+            (["--revision", "main"], "--revision is of the hub's data sets"),
             (["--text-column", "txet"], "did you mean 'text'?"),
             (["--fliter", "score >= 3"], "unknown option '--fliter' (did you mean '--filter'?)"),
         ],
@@ -151,6 +156,20 @@ class TestPrepare:
         code, _out, err = command("prepare", owls)
         assert code == 2
         assert "--out" in err
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no such signal")
+def test_signals_that_end_a_process_end_it_in_order_but_those_that_nohup_has_ignored():
+    old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(SystemExit) as caught, ended_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert caught.value.code == 128 + signal.SIGTERM
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, old)
 
 
 class TestVerifyAndShow:
@@ -201,6 +220,8 @@ class TestVerifyAndShow:
         code, _out, err = command(name, tmp_path / "nowhere")
         assert code == 2
         assert "nowhere: no such folder" in err
+        (tmp_path / "file").write_text("")
+        assert "file: not a folder" in command(name, tmp_path / "file")[2]
 
 
 def test_the_list_of_commands(command):
@@ -268,6 +289,37 @@ class TestInProcessesOfItsOwn:
         assert (done.returncode, done.stderr) == (0, "")
         assert "going on after" in done.stdout
         assert contents(folder) == undisturbed
+
+    @pytest.mark.slow
+    def test_a_data_set_whose_branch_moves_is_gone_on_with_as_it_was(self, hub, tokenizer, tmp_path):
+        """Stopped in the second of three files; then one is added, and the branch has another commit."""
+        pytest.importorskip("datasets", reason="needs the extra 'data'")
+        write_fineweb_edu(hub.folder, files=3)
+        code = (
+            "import sys\nfrom nanoeuler.corpus import documents\ndocuments.BATCH_DOCUMENTS = 7\n"
+            "from nanoeuler.corpus.__main__ import main\nfrom nanoeuler.errors import run_command\n"
+            "if __name__ == '__main__': sys.exit(run_command(main))"
+        )
+        options = ["--val-fraction", "0.2", "--tokenizer", tokenizer, "--workers", "1"]
+
+        def prepare(folder, *more):
+            return hub.run(code, *map(str, ["prepare", "fineweb-edu", "--out", folder, *options, *more]))
+
+        assert prepare(tmp_path / "undisturbed/edu").returncode == 0
+        hub.misbehave("10BT/002.*parquet", status=500)
+        broken = prepare(tmp_path / "edu")
+        assert (broken.returncode, "goes on" in broken.stderr) == (2, True)
+        hub.troubles.clear()
+        commit = hub.keep_commit(FINEWEB_EDU)
+        (hub.folder / FINEWEB_EDU / "sample/10BT/000_00000.parquet").write_bytes(b"another")
+        assert hub.commit(FINEWEB_EDU) != commit
+        done = prepare(tmp_path / "edu")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"fineweb-edu:sample-10BT: revision {commit}, as before" in done.stdout
+        assert contents(tmp_path / "edu") == contents(tmp_path / "undisturbed/edu")
+        assert prepare(tmp_path / "edu").returncode == 0
+        gone = prepare(tmp_path / "edu", "--revision", "main")
+        assert gone.returncode == 2
 
     @pytest.mark.slow
     def test_fineweb_edu_from_a_hub(self, hub, tokenizer, tmp_path):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,7 +24,9 @@ from corpus.small_corpora import (
 from nanoeuler.corpus import prepare as module
 from nanoeuler.corpus.manifest import read_manifest
 from nanoeuler.corpus.seen import hash_document
+from nanoeuler.corpus.unfinished import unfinished_folder
 from nanoeuler.corpus.verify import verify
+from nanoeuler.corpus.workers import PROCESSES
 from nanoeuler.errors import UserError
 
 DOCUMENTS = make_documents(200)
@@ -124,7 +126,7 @@ class TestWhatComesOut:
             monkeypatch.setattr(
                 source, "read", lambda state: iter([module.Batch([], {"too short": 2}, rows=2, state=1)])
             )
-        reason = "2 rows left out: too short" if documents else "the source is empty"
+        reason = "2 rows left out: too short" if documents else "there is nothing in it"
         with pytest.raises(UserError, match=f"no document to prepare.*{reason}"):
             prepare_list(source, tmp_path / "owls")
         assert not (tmp_path / "owls" / "manifest.json").exists()
@@ -149,6 +151,15 @@ def _wide(documents):
     encoded = encode_documents(TOKENIZER, documents)
     assert encoded.tokens.dtype == np.uint32
     return encoded.tokens, encoded.lengths, encoded.text_bytes, encoded.hashes
+
+
+class SlowWorkers(InlineWorkers):
+    """Have nothing done until they are asked for it."""
+
+    def submit(self, documents):
+        future = super().submit(documents)
+        future.done = lambda: False
+        return future
 
 
 class Killed(BaseException):
@@ -222,6 +233,16 @@ class TestInterrupted:
         prepare_list(Listed(DOCUMENTS), folder)
         assert contents(folder) == undisturbed
 
+    def test_what_came_before_a_source_failed_is_kept(self, tmp_path, monkeypatch):
+        """Though it is with the workers still: else a source that fails again and again might never get on."""
+        monkeypatch.setattr(module, "Workers", SlowWorkers)
+        folder = tmp_path / "failing" / "owls"
+        for batches in (3, 6):
+            with pytest.raises(UserError, match="away"):
+                prepare_list(Listed(DOCUMENTS, fails_at=batches, error=UserError("away")), folder)
+            state = json.loads((folder / ".unfinished" / "state.json").read_text())
+            assert state["source_state"] == 7 * batches
+
     def test_a_full_disk(self, tmp_path, undisturbed):
         folder = tmp_path / "full" / "owls [é]"
         for room in (0, 1, 5, 9):
@@ -290,6 +311,39 @@ class TestStartedAgain:
         prepare_list(Listed(DOCUMENTS), tmp_path / "undisturbed" / "owls", shard_tokens=700)
         assert contents(unfinished) == contents(tmp_path / "undisturbed" / "owls")
 
+    def test_with_a_file_that_was_written_to_since(self, tmp_path):
+        def source(times, **more):
+            listed = Listed(DOCUMENTS, **more)
+            listed.times = times
+            return listed
+
+        with pytest.raises(UserError, match="away"):
+            prepare_list(source({"a": 1, "b": 2}, fails_at=5, error=UserError("away")), tmp_path / "owls")
+        with pytest.raises(UserError, match=r"owls holds an unfinished corpus of .*, and b has been written to since"):
+            prepare_list(source({"a": 1, "b": 3}), tmp_path / "owls")
+        with pytest.raises(UserError, match=r"and a and 1 other file has been written .*--restart"):
+            prepare_list(source({"a": 3, "b": 3}), tmp_path / "owls")
+        assert prepare_list(source({"a": 1, "b": 2}), tmp_path / "owls").shards
+
+    def test_finished_by_another_process_in_the_meantime(self, tmp_path, monkeypatch):
+        """Which is seen with the lock held: the finished shards are not those of an interrupted run, to be undone."""
+        folder = tmp_path / "owls"
+
+        @contextmanager
+        def another_was_quicker(folder):
+            with unfinished_folder(folder):
+                pass
+            monkeypatch.setattr(module, "unfinished_folder", unfinished_folder)
+            prepare_list(Listed(DOCUMENTS), folder)
+            before.update(contents(folder))
+            yield folder / ".unfinished"
+
+        before = {}
+        monkeypatch.setattr(module, "unfinished_folder", another_was_quicker)
+        with pytest.raises(UserError, match=r"holds another corpus \(settings.limit was None, now 3\)"):
+            prepare_list(Listed(DOCUMENTS), folder, limit=3)
+        assert contents(folder) == before
+
     def test_before_anything_was_done_settings_may_change(self, tmp_path):
         with pytest.raises(UserError, match="away"):
             prepare_list(Listed(DOCUMENTS, fails_at=0, error=UserError("away")), tmp_path / "owls")
@@ -322,6 +376,38 @@ class TestStartedAgain:
         (unfinished / ".unfinished" / "state.json").write_bytes(content)
         with pytest.raises(UserError, match="not the state of a preparation"):
             prepare_list(Listed(DOCUMENTS), unfinished)
+
+
+def test_the_earlier_source_of_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "Workers", InlineWorkers)
+    folder = tmp_path / "owls"
+    assert module.earlier_source(folder) is None
+    for batches in (0, 5):  # nothing done; begun
+        with pytest.raises(UserError, match="away"):
+            prepare_list(Listed(DOCUMENTS, fails_at=batches, error=UserError("away")), folder)
+        assert module.earlier_source(folder) == ({"kind": "list", "documents": 200} if batches else None)
+    prepare_list(Listed(DOCUMENTS), folder)
+    assert module.earlier_source(folder) == {"kind": "list", "documents": 200}
+
+
+def test_workers_are_there_before_reading_begins(tmp_path, monkeypatch):
+    """Fresh processes, and begun while no thread of a source's library is at work."""
+    assert PROCESSES.get_start_method() == "spawn"
+    events = []
+
+    class Noting(InlineWorkers):
+        def __init__(self, count, folder):
+            events.append("workers")
+            super().__init__(count, folder)
+
+    class NotingSource(Listed):
+        def read(self, state=None):
+            events.append("read")
+            return super().read(state)
+
+    monkeypatch.setattr(module, "Workers", Noting)
+    prepare_list(NotingSource(DOCUMENTS), tmp_path / "owls")
+    assert events == ["workers", "read"]
 
 
 def test_any_number_of_processes_gives_the_same_bytes(tmp_path):

@@ -159,6 +159,12 @@ def test_plays_are_built_in() -> None:
         ('\ufeff[{"text": "a"}]', ["a"]),
         ('[{"prompt": "a", "n": 1}]', ["a"]),  # the only column of strings
         ("[]", []),
+        ("{}", []),
+        ('{"text": "a"}', ["a"]),  # a file for each document
+        ('{"text": "a"}\n', ["a"]),  # JSON lines, of which there is one
+        ('{\n"text": "a",\n"tags": ["b", "c"]\n}', ["a"]),  # whose tags are no documents
+        ('{"text": ["a", "b"]}', ["a", "b"]),
+        ('{"data": [{"text": "a"}], "meta": {}}', ["a"]),
     ],
 )
 def test_shapes_of_json(tmp_path: Path, content: str, expected: list[str]) -> None:
@@ -169,8 +175,9 @@ def test_shapes_of_json(tmp_path: Path, content: str, expected: list[str]) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"a": [1], "b": [2]}', "an object with one such list in it, but one with 2 lists"),
-        ("17", "not a list of objects or strings"),
+        ('{"a": [1], "b": [2]}', "an object with 2 lists in it, and without a string 'text'"),
+        ('{"a": 1}', "no column 'text'; columns: a"),
+        ("17", "neither a list of objects or strings nor an object, but a number"),
         ('[{"text": "a"},\n {"text": }]', "a.json: not valid JSON: line 2, column 11"),
         ("", "not valid JSON: line 1, column 1"),
         ("[" * 100_000, "not valid JSON"),
@@ -236,6 +243,62 @@ def test_a_text_that_is_not_utf8_is_left_out_and_told(tmp_path: Path) -> None:
     assert notes[0].endswith("a.txt: document 2: not valid UTF-8: byte 20 of the file is 0xe9")
     skipped, notes = left_out(open_source(tmp_path / "b.txt"))
     assert "UTF-16 by its first two bytes; save it as UTF-8" in notes[0]
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    for kind, content in {"txt": "a\ufeff", "jsonl": '{"text": "a\ufeff"}', "csv": "text\na\ufeff"}.items():
+        (tmp_path / f"a.{kind}").write_text("\ufeff" + content, encoding="utf-8")
+        assert read(open_source(tmp_path / f"a.{kind}")) == ["a\ufeff"]
+    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbfb\xe9d")
+    assert left_out(open_source(tmp_path / "b.txt"))[1][0].endswith("byte 4 of the file is 0xe9")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_of_one_name(tmp_path: Path, kind: str) -> None:
+    """They do not matter as long as none of them is asked for."""
+    names, path = ["text", "n", "n"], tmp_path / f"a.{kind}"
+
+    def write_with(names: list[str]) -> Path:
+        if kind == "csv":
+            path.write_text(",".join(names) + "\na,1,2\n")
+        else:
+            pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'data'")
+            table = pyarrow.table([["a"], [1], [2]], names=names)
+            pytest.importorskip("pyarrow.parquet").write_table(table, path)
+        return path
+
+    assert read(open_source(write_with(names))) == ["a"]
+    with pytest.raises(UserError, match=r"no column 'n', which 'n >= 1' asks for.*columns: text, n \(1 of 2\), n \(2 of 2\)"):
+        open_source(path, Options(conditions=(parse_condition("n >= 1"),)))
+    with pytest.raises(UserError, match=r"no column 'text'.*; columns: text \(1 of 2\), text \(2 of 2\), n"):
+        open_source(write_with(["text", "text", "n"]))
+    with pytest.raises(UserError, match=r"no column 'text'.*; columns: a \(1 of 2\), a \(2 of 2\), n"):
+        open_source(write_with(["a", "a", "n"]))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text\na\n".encode("utf-16"), "not a header of columns: not valid UTF-8: UTF-16 by its first two bytes"),
+        (b"t\xe9xt\na\n", "not valid UTF-8: byte 1 of the file is 0xe9"),
+        (b"text,n\ra,1\r", "not a header of columns: a carriage return that is neither in quotes nor before"),
+    ],
+)
+def test_csv_without_a_header_that_can_be_read(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        open_source(tmp_path / "a.csv")
+
+
+def test_options_of_sources_of_another_kind(tmp_path: Path) -> None:
+    """They would be without effect, which is not what is expected of them."""
+    path = write(tmp_path / "a.jsonl", ["a"])
+    with pytest.raises(UserError, match=r"--revision is of the hub's data sets, and .*a\.jsonl is none"):
+        open_source(path, Options(revision="main"))
+    with pytest.raises(UserError, match=r"--separator stands between the documents of \.txt files, and there is none"):
+        open_source(path, Options(separator="==="))
+    write(tmp_path / "b.txt", ["b"])
+    assert read(open_source(tmp_path, Options(separator="==="))) == ["a", "b"]
 
 
 def test_csv_with_broken_records(tmp_path: Path) -> None:
@@ -322,6 +385,24 @@ def test_a_folder_is_read_in_order_and_what_is_left_out_is_told(tmp_path: Path) 
     assert sum(file["bytes"] for file in source.description["files"]) == source.progress()[1]
     assert read(open_source(str(folder / "**/*.txt"))) == ["a.txt", "b/2.txt"]
     assert read(open_source([folder / "b", folder / "a.txt", folder / "b/2.txt"])) == ["b/10.jsonl", "b/2.txt", "a.txt"]
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_prepared_corpora_are_left_alone(tmp_path: Path, is_finished: bool) -> None:
+    """Their tokenizers and manifests are ``.json`` files, and one may lie among the texts that it is made of."""
+    write(tmp_path / "texts/a.txt", ["a"])
+    write(tmp_path / "texts/b/manifest.json", ["b"])  # what only has the name of one is read
+    corpus = tmp_path / "texts/out"
+    write(corpus / "tokenizer.json", ["no text"])
+    (corpus / ".unfinished").mkdir()
+    if is_finished:
+        (corpus / ".unfinished").rmdir()
+        write(corpus / "manifest.json", ["no text"])
+        (corpus / "out_train_000000.bin").write_bytes(b"")
+    for wanted in (tmp_path / "texts", str(tmp_path / "texts/**")):
+        source = open_source(wanted)
+        assert read(source) == ["a", "b"]
+        assert f"{corpus}: left out: a prepared corpus" in source.notes
 
 
 def test_progress_goes_from_nothing_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,5 +57,6 @@ def test_half_written_files_are_removed(tmp_path):
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "owls").write_text("")
-    with pytest.raises(UserError, match="owls: cannot write"), unfinished_folder(tmp_path / "owls"):
+    assert read_state(tmp_path / "owls" / ".unfinished") is None
+    with pytest.raises(UserError, match="owls: not a folder"), unfinished_folder(tmp_path / "owls"):
         pass

@@ -93,7 +93,8 @@ class TestTrain:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            (["--vocab-size", 200], "the bytes and special tokens alone are 257"),
+            (["--vocab-size", 200], "'200' is not a whole number of at least 257"),
+            (["--vocab-size", 257, "--special", "<a>"], "the bytes and special tokens alone are 258"),
             (["--vocab-size", "many"], "--vocab-size"),
             (["--pattern", "gpt22"], "unknown pattern 'gpt22' (did you mean 'gpt2'?)"),
             (["--pattern", "("], "pattern"),

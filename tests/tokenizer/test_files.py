@@ -143,7 +143,7 @@ def test_ranks_whose_pattern_nobody_knows_are_not_guessed_at(tmp_path):
     make_tokenizer("byte", "").save(tmp_path)
     with pytest.raises(UserError, match="does not say by which pattern"):
         load_tokenizer(path)
-    BPETokenizer(MERGES[1:], "gpt2").save(tmp_path)
+    BPETokenizer(MERGES[:-1], "gpt2").save(tmp_path)
     with pytest.raises(UserError, match="does not say by which pattern"):
         load_tokenizer(path)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanoeuler.tokenizer.alphabet import BYTES
-from nanoeuler.tokenizer.merges import first_misplaced, merges_of, splits, tokens_of
+from nanoeuler.tokenizer.merges import first_misplaced, lengths_of, merges_of, splits, tokens_of
 
 A, B, C = (BYTES.index(letter) for letter in (b"a", b"b", b"c"))
 
@@ -60,7 +60,7 @@ def test_tokens_that_no_merge_makes_are_found(tokens):
     rank_of = {token: rank for rank, token in enumerate(tokens)}
     expected = []
     for rank, token in enumerate(tokens[256:], 256):  # as tiktoken merges, with the tokens of lower rank
-        made = {pair: r for r in range(256, rank) for pair in splits(tokens[r], rank_of)}
+        made = {pair: r for r in range(256, rank) for pair in splits(tokens[r], rank_of, lengths_of(tokens))}
         expected.append(two_by_definition(token, made))
     found = merges_of(tokens)
     assert found == ([tuple(pair) for pair in expected] if all(len(pair) == 2 for pair in expected) else None)
@@ -80,3 +80,11 @@ def test_examples():
 def test_lists_that_make_no_tokens(merges, said):
     with pytest.raises(ValueError, match=said):
         tokens_of(merges)
+
+
+def test_tokens_of_a_megabyte():
+    """As training on one letter makes them: to try every place where they could be cut would take hours."""
+    merges = [(A, A), *((i, i) for i in range(256, 275))]
+    tokens = tokens_of(merges)
+    assert len(tokens[-1]) == 1 << 20
+    assert merges_of(tokens) == merges
