@@ -14,6 +14,7 @@ from typing import TextIO
 from rich.console import Console as RichConsole
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -99,8 +100,7 @@ class Console:
         self._print("\n".join("  " + line for line in visible(text).split("\n")), "dim")
 
     def _print(self, text: str, style: str = "") -> None:
-        encoding = self.file.encoding or "utf-8"
-        text = text.encode(encoding, "backslashreplace").decode(encoding)
+        text = encodable(text, self.file)
         if self._live:
             self._live.console.print(Text(text, style=style), soft_wrap=True)
         else:
@@ -133,9 +133,27 @@ class Console:
         return f"{format_duration(elapsed)}, {format_duration(left)} left"
 
 
+def byte_bar(show: bool = True) -> Progress:
+    """Return a bar on stderr for bytes that are read or fetched, gone in the end; nothing where that is no terminal."""
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    disable = not show or not is_terminal(sys.stderr)
+    return Progress(*columns, console=RichConsole(stderr=True), transient=True, disable=disable)
+
+
 def is_terminal(file: TextIO) -> bool:
     """Return whether a file is a terminal on which lines can be redrawn."""
     return file.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def say(text: str) -> None:
+    """Print a text, with escapes for what a terminal would obey and for what the output's encoding does not have."""
+    print(encodable(visible(text), sys.stdout))
+
+
+def encodable(text: str, file: TextIO) -> str:
+    """Return text with escapes for the characters that a file's encoding does not have."""
+    encoding = file.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def visible(text: str) -> str:

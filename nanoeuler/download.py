@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 import requests
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from nanoeuler.console import byte_bar
 from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
 
@@ -73,7 +72,7 @@ def fetch(url: str, path: Path, sha256: str, patience: float = 120.0) -> None:
         return item
 
     digest = hashlib.sha256()
-    with written_whole(path) as file, _progress_bar() as progress:
+    with written_whole(path) as file, byte_bar() as progress:
         # A thread, because no timeout of the socket covers the look-up of a name or several addresses in turn.
         threading.Thread(target=_receive, args=(url, patience, arrived), daemon=True).start()
         size = next_arrival()
@@ -112,8 +111,3 @@ def _cause(error: BaseException) -> str:
     while error.__context__ is not None:
         error = error.__context__
     return str(error) or type(error).__name__
-
-
-def _progress_bar() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())

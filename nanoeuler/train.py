@@ -8,14 +8,13 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, list_checkpoints, read_checkpoint
 from nanoeuler.config import Config, Parser, add_config_options, config_from_options
 from nanoeuler.corpus import Batches, Corpus, PreparedCorpus, choose_tokenizer, load_corpus, plays
-from nanoeuler.corpus.mixed import fingerprint
+from nanoeuler.corpus.corpus import fingerprint
 from nanoeuler.device import HELP, op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import replace_file, writing
@@ -80,18 +79,18 @@ def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
     """Turn a corpus into batches; return the configuration with all that it leaves to the corpus, and the data.
 
     Raises:
-        UserError: a split is too short, a shard is missing or damaged, the tokenizer cannot be had, is another than
-            that of the corpus, has no end-of-text token for ``data.doc_mask``, or has more tokens than the model.
+        UserError: a split is too short; a shard is missing or damaged; the tokenizer cannot be had, is another than
+            that of the corpus, or has more tokens than the model; or nothing shows ``data.doc_mask`` the documents.
     """
     tokenizer = choose_tokenizer(config.data.tokenizer_path, corpus.parts)
-    document_start = _document_start(config, tokenizer)
+    document_start = _document_start(corpus, tokenizer) if config.data.doc_mask else None
     config = _resolved(config, corpus, tokenizer)
     model, training, vocab_size = config.model, config.training, config.model.vocabulary
     tokens = [part.tokens(tokenizer, vocab_size, config.data.val_fraction) for part in corpus.parts]
     sizes = training.batch_size, model.max_seq_len, model.num_prediction_heads
     batches = Batches(tokens, *sizes, training.seed, corpus.shares, vocab_size)
     digest = fingerprint([each.fingerprint for each in tokens], corpus.shares)
-    per_token = float(sum(s * Fraction(t.bytes_per_token) for s, t in zip(corpus.shares, tokens, strict=True)))
+    per_token = sum(float(share) * each.bytes_per_token for share, each in zip(corpus.shares, tokens, strict=True))
     floor = tokens[0].floor if len(tokens) == 1 else None
     return config, Data(corpus, digest, tokenizer, batches, per_token, floor, document_start)
 
@@ -111,13 +110,19 @@ def _resolved(config: Config, corpus: Corpus, tokenizer: Tokenizer) -> Config:
     return config.model_copy(update={"model": model, "data": data})
 
 
-def _document_start(config: Config, tokenizer: Tokenizer) -> int | None:
-    if not config.data.doc_mask:
-        return None
+def _document_start(corpus: Corpus, tokenizer: Tokenizer) -> int:
+    """Return the token that begins each document.
+
+    Raises:
+        UserError: nothing tells where documents begin.
+    """
+    instead = "leave it out, or take a prepared corpus (python -m nanoeuler.corpus)"
+    if not any(isinstance(part, PreparedCorpus) for part in corpus.parts):  # a tokenizer makes no end-of-text of text
+        raise UserError(f"data.doc_mask keeps attention within documents, and a text is a single one: {instead}")
     if tokenizer.end_of_text is None:
         raise UserError(
             f"data.doc_mask keeps attention within documents, and the tokenizer ({tokenizer.kind}) has no end-of-text "
-            "token to tell where one begins: leave it out, or take a prepared corpus (python -m nanoeuler.corpus)"
+            f"token to tell where one begins: {instead}"
         )
     return tokenizer.end_of_text
 

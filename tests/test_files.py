@@ -45,9 +45,9 @@ def test_a_lock_keeps_others_out_until_its_holder_has_ended(tmp_path):
     pytest.importorskip("fcntl", reason="this system has no such locks")
     path = tmp_path / "lock"
     with locked(path, "taken"):
-        with pytest.raises(UserError, match="^taken$"), locked(path, "taken"):
+        with pytest.raises(UserError, match=r"^taken$"), locked(path, "taken"):
             pass
-        with pytest.raises(UserError, match="^taken$"), locked(path, "taken"):  # the attempt has not let it go
+        with pytest.raises(UserError, match=r"^taken$"), locked(path, "taken"):  # the attempt has not let it go
             pass
     with locked(path, "taken"):
         assert path.exists()

@@ -564,6 +564,8 @@ def test_differences_are_those_that_change_what_is_learned() -> None:
         assert str(getattr(changed.training, key)) == "77"
         assert differences(old, changed) == []
     assert differences(old, Config()) == ["training.seed was 1, now 1337"]
+    masked = Config.model_validate({"data": {"doc_mask": True}})
+    assert differences(Config(), masked) == ["data.doc_mask was False, now True"]
 
 
 def test_a_checkpoint_from_before_the_windows_were_counted_goes_on(straight: Path, run: Path) -> None:
@@ -681,8 +683,11 @@ def test_what_a_run_on_shards_refuses(
         assert not run.exists()
         return message
 
-    assert "data.doc_mask keeps attention within documents, and the tokenizer (char) has no" in said(
-        text, data__doc_mask="true"
+    masked = {"data__doc_mask": "true"}
+    assert "data.doc_mask keeps attention within documents, and a text is a single one" in said(text, **masked)
+    write_llmc(tmp_path / "llmc")
+    assert "and the tokenizer (byte) has no end-of-text token" in said(
+        tmp_path / "llmc", data__tokenizer_path="byte", **masked
     )
     assert "than data.tokenizer_path byte" in said(owls, data__tokenizer_path="byte")
     assert "the tokenizer has 259 tokens, and the model's vocabulary is 258" in said(owls, model__vocab_size=258)

@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from nanoeuler.bench import measure
-from nanoeuler.bench.train import BUSY, describe_machine, milliseconds, version_of, write_json
+from nanoeuler.bench.train import describe_machine, milliseconds, warn_if_busy, write_json
 from nanoeuler.config import Parser, number
 from nanoeuler.corpus.documents import BATCH_CHARACTERS, Batch, Options, Source
 from nanoeuler.corpus.load import load_default
@@ -71,10 +71,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)
     console = Console(stderr=True, highlight=False)
-    machine: Result = describe_machine(options.workers) | {"tiktoken": version_of("tiktoken")}
-    del machine["torch"]  # which takes no part
-    if machine["load"] and machine["load"] > BUSY * available_cores():
-        console.print(f"warning: others are at work on this machine (load {machine['load']:.1f})", soft_wrap=True)
+    machine = describe_machine(options.workers, "tiktoken")
+    warn_if_busy(machine, console)
     pages = make_pages(options.megabytes * 1_000_000)
     report = {"machine": machine, **compare(pages, options.workers, options.rounds, console)}
     write_json(options.json, report)

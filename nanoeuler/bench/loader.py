@@ -19,7 +19,7 @@ from rich.table import Table
 
 from nanoeuler import cpu
 from nanoeuler.bench import measure
-from nanoeuler.bench.train import BUSY, describe_machine, milliseconds, write_json
+from nanoeuler.bench.train import describe_machine, milliseconds, warn_if_busy, write_json
 from nanoeuler.config import Config, Parser, load_config, number
 from nanoeuler.console import format_bytes, format_count
 from nanoeuler.corpus.batches import Batches
@@ -63,9 +63,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     config = with_vocabulary(load_config(options.config))
     machine = describe_machine(config.training.workers or available_cores())
-    del machine["torch"]  # which takes no part
-    if machine["load"] and machine["load"] > BUSY * available_cores():
-        Console(stderr=True).print(f"warning: others are at work on this machine (load {machine['load']:.1f})")
+    warn_if_busy(machine, Console(stderr=True, highlight=False))
     with shards(config.model.vocabulary) as stream:
         report: Result = {
             "machine": machine,

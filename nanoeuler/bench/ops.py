@@ -16,7 +16,7 @@ from rich.console import Console
 from nanoeuler.bench.ops_entries import DEFAULT_SIZE, OP_BENCHES, SIZES, OpBench
 from nanoeuler.bench.ops_measure import measure_op, prepare, with_pytorch
 from nanoeuler.bench.ops_table import first_calls, print_tables, roof_rates
-from nanoeuler.bench.train import BUSY, describe_machine, version_of, write_json
+from nanoeuler.bench.train import describe_machine, warn_if_busy, write_json
 from nanoeuler.config import Parser, number
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.device import DEVICES, HELP, op_table
@@ -43,8 +43,7 @@ def main(arguments: list[str]) -> None:
     console = Console(stderr=True, highlight=False)
     ops, size = op_table(options.device, options.dtype), SIZES[options.size]
     machine = _machine(options.device, options.workers)
-    if machine["load"] and machine["load"] > BUSY * available_cores():
-        console.print(f"warning: others are at work on this machine (load {machine['load']:.1f})", soft_wrap=True)
+    warn_if_busy(machine, console)
     report: Result = {
         "machine": machine,
         "device": options.device,
@@ -123,11 +122,8 @@ def select(words: str) -> list[OpBench]:
 
 def _machine(device: str, workers: int) -> Result:
     """Return what the numbers are measured on."""
-    machine = describe_machine(workers)
-    if device != "gpu":
-        del machine["torch"]  # which takes no part
-    if device != "cpu":
-        machine |= {package: version_of(package) for package in ("numba", "numba-cuda")}
+    packages = {"cpu": (), "sim": ("numba", "numba-cuda"), "gpu": ("torch", "numba", "numba-cuda")}
+    machine = describe_machine(workers, *packages[device])
     if device == "gpu":
         from nanoeuler.system.driver import ask_driver
 

@@ -22,10 +22,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from nanoeuler.bench import measure
-from nanoeuler.bench.train import BUSY, describe_machine, milliseconds, version_of, write_json
+from nanoeuler.bench.train import describe_machine, milliseconds, version_of, warn_if_busy, write_json
 from nanoeuler.config import Parser, number
 from nanoeuler.console import format_duration
-from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError, nearest
 from nanoeuler.simt import EXECUTORS, INSTALL_GPU
 
@@ -58,10 +57,8 @@ def main(arguments: list[str]) -> None:
     """
     options = _parse(arguments)
     console = Console(stderr=True, highlight=False)
-    machine: Result = describe_machine(1) | {package: version_of(package) for package in ("numba", "numba-cuda")}
-    del machine["torch"]  # which takes no part
-    if machine["load"] and machine["load"] > BUSY * available_cores():
-        console.print(f"warning: others are at work on this machine (load {machine['load']:.1f})", soft_wrap=True)
+    machine = describe_machine(1, "numba", "numba-cuda")
+    warn_if_busy(machine, console)
     report: Result = {"machine": machine, "workloads": []}
     write_json(options.json, report)
     for name in options.workloads:

@@ -17,11 +17,10 @@ from rich.table import Table
 from nanoeuler.bench import measure
 from nanoeuler.bench.tokenizer_runs import ENCODING, OURS, RUST, run
 from nanoeuler.bench.tokenizer_text import made_up_text
-from nanoeuler.bench.train import BUSY, describe_machine, version_of, write_json
+from nanoeuler.bench.train import describe_machine, version_of, warn_if_busy, write_json
 from nanoeuler.config import Parser, number
 from nanoeuler.console import format_bytes, format_count
 from nanoeuler.corpus import tinyshakespeare
-from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError
 
 #: Bytes of a file that are encoded.
@@ -42,12 +41,9 @@ def main(arguments: list[str]) -> None:
     """
     options = _parse(arguments)
     console = Console(stderr=True, highlight=False)
-    packages = {package: version_of(package) for package in ("tokenizers", "tiktoken", "regex")}
-    machine: Result = describe_machine(options.workers) | packages
-    del machine["torch"]  # which takes no part
-    if machine["load"] and machine["load"] > BUSY * available_cores():
-        console.print(f"warning: others are at work on this machine (load {machine['load']:.1f})", soft_wrap=True)
-    if not machine["tokenizers"]:
+    machine = describe_machine(options.workers, "tokenizers", "tiktoken", "regex")
+    warn_if_busy(machine, console)
+    if not version_of("tokenizers"):
         console.print("tokenizers is not installed (python -m pip install tokenizers): ours alone", soft_wrap=True)
     report: Result = {"machine": machine, "texts": []}
     write_json(options.json, report)

@@ -19,9 +19,8 @@ from rich.table import Table
 from nanoeuler import simt
 from nanoeuler.bench import measure
 from nanoeuler.bench.simt import time_in_turns
-from nanoeuler.bench.train import BUSY, describe_machine, milliseconds, version_of, write_json
+from nanoeuler.bench.train import describe_machine, milliseconds, version_of, warn_if_busy, write_json
 from nanoeuler.config import Parser, number
-from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError
 
 SIZE, TILE = 64, 32
@@ -44,10 +43,8 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if version_of("numba") is None:
         raise UserError(f"running kernels takes Numba: {simt.INSTALL_GPU}")
-    machine: Result = describe_machine(1) | {"numba": version_of("numba")}
-    del machine["torch"]  # which takes no part
-    if machine["load"] and machine["load"] > BUSY * available_cores():
-        Console(stderr=True).print(f"warning: others are at work on this machine (load {machine['load']:.1f})")
+    machine = describe_machine(1, "numba")
+    warn_if_busy(machine, Console(stderr=True, highlight=False))
     times = time_in_turns(contenders(), measure.rounds(options.steps))
     report: Result = {
         "machine": machine,

@@ -53,14 +53,9 @@ def main(arguments: list[str]) -> None:
     """
     options = _parse(arguments)
     console = Console(stderr=True, highlight=False)
-    report: Result = {"machine": describe_machine(options.workers), "sizes": []}
-    load = report["machine"]["load"]
-    if load and load > BUSY * available_cores():
-        console.print(
-            f"warning: others are at work on this machine (load {load:.1f}): the ratios will mean little, for threads "
-            "that wait for each other, as PyTorch's do, suffer more than ours",
-            soft_wrap=True,
-        )
+    report: Result = {"machine": describe_machine(options.workers, "torch"), "sizes": []}
+    more = ": the ratios will mean little, for threads that wait for each other, as PyTorch's do, suffer more than ours"
+    warn_if_busy(report["machine"], console, more)
     write_json(options.json, report)
     for name in options.sizes:
         result = measure_size(name, workloads(name, options.workers, options.compile), options.steps, console)
@@ -210,8 +205,8 @@ def _contender_result(contender: Contender, times: measure.Rounds, rate: float, 
     }
 
 
-def describe_machine(workers: int) -> Result:
-    """Return what the numbers were measured on."""
+def describe_machine(workers: int, *packages: str) -> Result:
+    """Return what the numbers were measured on, with the versions of the packages that take part."""
     return {
         "processor": _processor(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -220,8 +215,15 @@ def describe_machine(workers: int) -> Result:
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "torch": version_of("torch"),
+        **{package: version_of(package) for package in packages},
     }
+
+
+def warn_if_busy(machine: Result, console: Console, more: str = "") -> None:
+    """Print a warning, with what more there is to say, where others are at work on the machine."""
+    if machine["load"] and machine["load"] > BUSY * machine["cores"]:
+        line = f"warning: others are at work on this machine (load {machine['load']:.1f}){more}"
+        console.print(line, soft_wrap=True)
 
 
 def _processor() -> str:

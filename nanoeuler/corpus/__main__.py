@@ -1,5 +1,6 @@
 """``python -m nanoeuler.corpus NAME``: prepare a corpus, verify one, show a document of it."""
 
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from nanoeuler.console import is_terminal, plural, visible
 from nanoeuler.corpus import manifest
 from nanoeuler.corpus.documents import Options
 from nanoeuler.corpus.filters import parse_condition
+from nanoeuler.corpus.formats import kind_of
 from nanoeuler.corpus.manifest import SPLITS, Manifest
 from nanoeuler.corpus.names import NAMES
 from nanoeuler.corpus.prepare import Settings, earlier_source, prepare
@@ -56,7 +58,9 @@ def prepare_main(arguments: list[str]) -> None:
     """``prepare NAME|PATH... --out FOLDER``: go on with a corpus that is unfinished, leave a finished one alone."""
     given = _prepare_parser().parse_args(arguments)
     if given.max_chars is not None and given.max_chars < given.min_chars:
-        raise UserError(f"--max-chars {given.max_chars} is less than --min-chars {given.min_chars}: no document is both")
+        raise UserError(
+            f"--max-chars {given.max_chars} is less than --min-chars {given.min_chars}: no document is both"
+        )
     tokenizer = _tokenizer(given.tokenizer)
     options = Options(
         text_column=given.text_column,
@@ -155,7 +159,9 @@ def _prepare_parser() -> Parser:
         "--restart", action="store_true", help="give up what an interrupted preparation has done in the folder"
     )
     which = parser.add_argument_group("which documents")
-    which.add_argument("--text-column", type=_name, metavar="NAME", help="of the text [text, or the only column of strings]")
+    which.add_argument(
+        "--text-column", type=_name, metavar="NAME", help="of the text [text, or the only column of strings]"
+    )
     which.add_argument("--revision", help="of a hub's data set: a branch, tag or commit [the newest]")
     which.add_argument(
         "--separator",
@@ -215,12 +221,20 @@ def _tell(folder: Path, corpus: Manifest, settings: Settings, progress: Progress
         progress.note(f"left out {plural(rows, 'row')}: {reason}")
     empty = next((split for split in SPLITS if not corpus.of(split)), None)
     if empty and settings.val_fraction:
+        cut = ": --separator says where a text file is cut" if _has_text_files(corpus) else ""
         progress.warning(
             f"no document fell to {'validation' if empty == 'val' else 'training'}, which is by the hash of each "
-            f"({settings.val_fraction:g} to validation). Another --val-fraction helps; so do more documents: "
-            "--separator says where a text file is cut"
+            f"({settings.val_fraction:g} to validation). Another --val-fraction helps; so do more documents{cut}"
         )
     progress.note(f"{folder}: done")
+    if empty is None:
+        progress.note(f"to train on it: python -m nanoeuler.train --data.dataset {shlex.quote(str(folder))}")
+
+
+def _has_text_files(corpus: Manifest) -> bool:
+    """Return whether a corpus was made of text that a separator cuts into documents."""
+    kinds = [kind_of(Path(file["file"])) or ("txt", "") for file in corpus.source.get("files", [])]  # or built in
+    return any(kind == "txt" for kind, _ in kinds)
 
 
 def _reading_bar() -> Bar:

@@ -4,7 +4,7 @@ Letters: B sequences in a batch, T tokens in a sequence. A window is T + heads n
 model's prediction heads: the inputs are its first T, and head k (from 0) has as targets the T that begin k + 1 later.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import count
 
@@ -22,22 +22,23 @@ Batch = tuple[np.ndarray, np.ndarray]
 WRONG_SIZE = "the model and the tokenizer must be of one size (leave model.vocab_size out to take the tokenizer's)"
 
 
-def split(tokens: np.ndarray, val_fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return views of the first part, to train on, and of the last ``val_fraction``, to validate on (as nanoGPT)."""
-    border = int(len(tokens) * (1 - val_fraction))
-    return tokens[:border], tokens[border:]
-
-
-def check_vocabulary(tokens: np.ndarray, vocab_size: int) -> None:
+def check_vocabulary(
+    tokens: np.ndarray, vocab_size: int, where: Callable[[int], str] = lambda index: f"position {index}"
+) -> None:
     """Check that every token id is one the model has an embedding for.
+
+    Args:
+        tokens: of any shape.
+        vocab_size: the model's.
+        where: says in words where the token with an index in the flat array is.
 
     Raises:
         UserError: one is not; the message names the first, and where it is.
     """
-    if tokens.size and not (tokens.min() >= 0 and tokens.max() < vocab_size):
-        position = int(np.argmax((tokens < 0) | (tokens >= vocab_size)))
+    if tokens.size and not 0 <= tokens.min() <= tokens.max() < vocab_size:
+        index = int(np.argmax((tokens < 0) | (tokens >= vocab_size)))
         raise UserError(
-            f"token {tokens[position]} at position {position} is beyond the model's vocabulary of {vocab_size}: "
+            f"token {tokens.flat[index]} at {where(index)} is beyond the model's vocabulary of {vocab_size}: "
             + WRONG_SIZE
         )
 
@@ -72,7 +73,7 @@ class Batches:
             heads: the model's prediction heads.
             seed: decides the sequence of windows.
             weights: of the corpora, by which windows are shared out; equal ones if None.
-            vocab_size: above all token ids that are allowed, which are looked at batch by batch; None: all are.
+            vocab_size: the model's, beyond which no token of a batch may be; None: any may.
             rank: whose batches these are, from 0 to ``ranks`` - 1.
             ranks: among how many a global batch is shared out.
 
@@ -134,22 +135,19 @@ class Batches:
 
     def _gather(self, streams: Sequence[Stream], corpus: np.ndarray, starts: np.ndarray) -> Batch:
         """Return the windows that begin at (N,) places of the streams with (N,) numbers, as inputs and targets."""
-        T, windows = self.T, np.empty((len(starts), self.T + self.heads), np.int32)
+        T, length = self.T, self.T + self.heads
+        windows = np.empty((len(starts), length), np.int32)
         for i, stream in enumerate(streams):
-            rows = corpus == i
-            windows[rows] = found = stream.windows(starts[rows], self.T + self.heads)
-            self._check_vocabulary(found, stream, starts[rows])
+            windows[corpus == i] = stream.windows(starts[corpus == i], length)
+
+        def where(index: int) -> str:
+            row, column = divmod(index, length)
+            return streams[corpus[row]].where(int(starts[row]) + column)
+
+        if self.vocab_size is not None:
+            check_vocabulary(windows, self.vocab_size, where)
         targets = np.stack([windows[:, k : k + T] for k in range(1, self.heads + 1)])
         return np.ascontiguousarray(windows[:, :T]), targets
-
-    def _check_vocabulary(self, windows: np.ndarray, stream: Stream, starts: np.ndarray) -> None:
-        if self.vocab_size is None or not windows.size or 0 <= windows.min() <= windows.max() < self.vocab_size:
-            return
-        row, column = np.argwhere((windows < 0) | (windows >= self.vocab_size))[0].tolist()
-        raise UserError(
-            f"token {windows[row, column]} at {stream.where(int(starts[row]) + column)} is beyond the model's "
-            f"vocabulary of {self.vocab_size}: {WRONG_SIZE}"
-        )
 
 
 def _check_lengths(corpus: Tokens, T: int, heads: int) -> None:

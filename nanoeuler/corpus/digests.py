@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
-from nanoeuler.console import format_bytes, is_terminal, plural
+from nanoeuler.console import byte_bar, format_bytes, is_terminal, plural, visible
 from nanoeuler.errors import UserError
 from nanoeuler.files import replace_file, sha256_of_file
 
@@ -73,11 +72,10 @@ def _remember(folder: Path, known: dict[str, Entry]) -> None:
 
 
 def _bar(folder: Path, files: int, size: int) -> Progress:
+    """Return a bar with its task, or print what is about to be done if it takes long and there is no terminal."""
     what = f"checking {plural(files, 'shard')} of {folder}, {format_bytes(size)}, once"
-    terminal = is_terminal(sys.stderr)
-    if not terminal and size >= LONG:
-        print(what, file=sys.stderr, flush=True)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not terminal or not size)
+    if size >= LONG and not is_terminal(sys.stderr):
+        print(visible(what), file=sys.stderr, flush=True)
+    bar = byte_bar(show=size > 0)
     bar.add_task(what, total=size)
     return bar

@@ -68,10 +68,8 @@ class File:
         except (EOFError, zlib.error, OSError) as error:
             if isinstance(error, OSError) and error.errno:
                 raise UserError(f"{self.name}: cannot read it: {error.strerror}") from None
-            raise UserError(
-                f"{self.name}: a truncated or damaged {self.compression or '.' + self.kind} file ({_first_line(error)}); "
-                "get it again, or leave it out"
-            ) from None
+            what = f"a truncated or damaged {self.compression or '.' + self.kind} file ({_first_line(error)})"
+            raise UserError(f"{self.name}: {what}; get it again, or leave it out") from None
 
 
 def _first_line(error: Exception) -> str:

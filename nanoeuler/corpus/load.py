@@ -5,7 +5,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from nanoeuler.corpus import plays, tinyshakespeare
-from nanoeuler.corpus.mixed import Corpus, Single, parse_mixture
+from nanoeuler.corpus.corpus import Corpus, Part
+from nanoeuler.corpus.mixture import parse_mixture
 from nanoeuler.corpus.names import HUB_NAMES
 from nanoeuler.corpus.prepared import is_corpus, open_corpus
 from nanoeuler.corpus.text import read_text
@@ -50,7 +51,7 @@ def load_default(url: str = tinyshakespeare.URL, patience: float = 10.0) -> Text
     return TextCorpus(tinyshakespeare.NAME, text, f"{tinyshakespeare.NAME}, the default, {origin}")
 
 
-def _load_one(dataset: str, url: str) -> Single:
+def _load_one(dataset: str, url: str) -> Part:
     if dataset == tinyshakespeare.NAME:
         try:
             text, origin = tinyshakespeare.load(url)
@@ -71,7 +72,7 @@ def _load_one(dataset: str, url: str) -> Single:
         return _load_prepared(dataset)
 
 
-def _load_prepared(name: str) -> Single:
+def _load_prepared(name: str) -> Part:
     """Return the corpus that was prepared under a name into one of the user's folders of data."""
     where = name.replace(":", "-")
     folders = [Path(folder) / where for folder in ("data", os.environ.get("NANOEULER_DATA")) if folder]

@@ -6,6 +6,9 @@ A prepared corpus is a folder::
     NAME_train_000000.bin, NAME_val_000000.bin, ...     shards (nanoeuler.corpus.shards)
     nanoeuler_tokenizer.json, ...                       the tokenizer that made them
 
+The manifest has a SHA-256 of itself too, so a change to it is found. It is none of safety: who can change a file can
+change that as well.
+
 A split's shards, one after another, are one stream of tokens. Every document begins with the end-of-text token.
 """
 
@@ -46,6 +49,7 @@ class Manifest:
     tokenizer: dict[str, Any]  # kind, fingerprint, vocab_size, end_of_text
     shards: list[Shard]
     skipped: dict[str, int] = field(default_factory=dict)  # documents left out, by reason
+    files: dict[str, str] = field(default_factory=dict)  # the other files, which are the tokenizer's, and their SHA-256
 
     def total(self, split: str, what: str) -> int:
         """Return how many ``documents``, ``tokens`` or ``text_bytes`` a split has."""
@@ -71,6 +75,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         split: {what: manifest.total(split, what) for what in ("documents", "tokens", "text_bytes")} for split in SPLITS
     }
     record = {"version": VERSION, **asdict(manifest), "totals": totals}  # totals are for people
+    record["sha256"] = _digest(record)
     with written_whole(folder / FILE) as file:
         file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
 
@@ -81,18 +86,11 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         UserError: there is none, or it is unreadable, damaged or of a later version.
     """
-    path = folder / FILE
-    try:
-        record = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{folder}: no prepared corpus here ({FILE} is missing)") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot read it: {error.strerror}") from None
-    except ValueError:
-        raise UserError(f"{path}: damaged: not the JSON of a manifest") from None
+    path, record = folder / FILE, _read(folder)
     if not isinstance(record, dict) or record.pop("version", VERSION) != VERSION:
         raise UserError(f"{path}: not a manifest of the version that this nanoeuler reads, {VERSION}")
-    record.pop("totals", None)
+    for name in ("totals", "sha256"):
+        record.pop(name, None)
     try:
         found = Manifest(**record | {"shards": [Shard(**shard) for shard in record["shards"]]})
         if all(map(_is_sound, found.shards)) and {"vocab_size", "end_of_text", "fingerprint"} <= found.tokenizer.keys():
@@ -100,6 +98,33 @@ def read_manifest(folder: Path) -> Manifest:
     except (KeyError, TypeError, AttributeError):
         pass
     raise UserError(f"{path}: damaged: not all that a manifest says is in it, or more")
+
+
+def is_as_written(folder: Path) -> bool:
+    """Return whether the manifest, which can be read, is what was written, or nothing is known of that.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    record = _read(folder)
+    sha256 = record.pop("sha256", None)
+    return sha256 is None or sha256 == _digest(record)
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def _read(folder: Path) -> Any:
+    path = folder / FILE
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{folder}: no prepared corpus here ({FILE} is missing)") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot read it: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: damaged: not the JSON of a manifest") from None
 
 
 def _is_sound(shard: Shard) -> bool:

@@ -1,7 +1,12 @@
-"""Several corpora in one run: which of them a window comes from, as a function of the window's number alone."""
+"""Several corpora in one run, each with a weight: ``data/fineweb-edu=0.7,data/tinystories=0.3``.
+
+Which of them a window comes from is a function of the window's number alone.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
+
+from nanoeuler.errors import UserError
 
 
 class Mixture:
@@ -42,3 +47,31 @@ class Mixture:
             counts.append(windows * split.numerator // split.denominator)
             windows -= counts[-1]
         return counts
+
+
+def parse_mixture(dataset: str) -> list[tuple[str, Fraction]]:
+    """Return the corpora that a mixture names, with their shares, which add up to 1.
+
+    >>> parse_mixture("data/fineweb-edu=3,stories.txt=1")
+    [('data/fineweb-edu', Fraction(3, 4)), ('stories.txt', Fraction(1, 4))]
+
+    Raises:
+        UserError: a part has no weight above 0, or a corpus is there twice.
+    """
+    weights: dict[str, Fraction] = {}
+    for item in dataset.split(","):
+        name, _, text = (word.strip() for word in item.rpartition("="))
+        try:
+            weight = Fraction(text)
+        except (ValueError, ZeroDivisionError):
+            weight = Fraction(0)
+        if not name or weight <= 0:
+            raise UserError(
+                f"data.dataset: '{item}' is no corpus with a weight above 0: a mixture is such as "
+                "data/fineweb-edu=0.7,data/tinystories=0.3"
+            )
+        if name in weights:
+            raise UserError(f"data.dataset: {name} is there twice: add its weights up")
+        weights[name] = weight
+    total = sum(weights.values())
+    return [(name, weight / total) for name, weight in weights.items()]

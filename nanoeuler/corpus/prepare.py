@@ -9,6 +9,7 @@ each to the end of its split's stream of tokens. So the shards depend on the sou
 import json
 import math
 import os
+import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +40,7 @@ from nanoeuler.corpus.unfinished import (
 from nanoeuler.corpus.workers import Encoded, Workers
 from nanoeuler.corpus.writer import ShardWriter
 from nanoeuler.errors import UserError
-from nanoeuler.files import writing
+from nanoeuler.files import sha256_of_file, writing
 from nanoeuler.tokenizer import Tokenizer
 
 #: Batches, of about a megabyte, that each worker may be ahead of what is written: more than it tokenizes while a shard
@@ -87,13 +88,17 @@ def prepare(
         if restart:
             forget_state(hidden)
         state = _find_state(hidden, identity, source.times)
-        tokenizer.save(hidden)  # for the workers
+        saved = hidden / "tokenizer"  # for the workers
+        shutil.rmtree(saved, ignore_errors=True)  # of an attempt that was given up, perhaps with another one
+        tokenizer.save(saved)
         with _Preparation(folder, hidden, identity, source.times, settings, state, progress) as preparation:
-            with Workers(workers, hidden) as pool:
+            with Workers(workers, saved) as pool:
                 preparation.run(source, pool, AHEAD * workers)
             shards = preparation.finish()
         tokenizer.save(folder)
-        finished = Manifest(**identity, shards=shards, skipped=dict(sorted(preparation.skipped.items())))
+        files = {path.name: sha256_of_file(folder / path.name) for path in sorted(saved.iterdir())}
+        skipped = dict(sorted(preparation.skipped.items()))
+        finished = Manifest(**identity, shards=shards, skipped=skipped, files=files)
         write_manifest(folder, finished)
         remove_hidden(folder)
     return finished

@@ -8,7 +8,7 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-from nanoeuler.console import format_count, format_duration, is_terminal, visible
+from nanoeuler.console import format_count, format_duration, is_terminal, plural, visible
 
 
 class Progress:
@@ -47,7 +47,7 @@ class Progress:
             self._share_before = share
         now = monotonic()
         rate = (text_bytes - self._bytes_before) / max(now - self._started, 1e-3)
-        numbers = f"{documents:,} documents  {format_count(tokens)} tokens  {rate / 1e6:.1f} MB/s"
+        numbers = f"{plural(documents, 'document')}  {format_count(tokens)} tokens  {rate / 1e6:.1f} MB/s"
         line = "  ".join([*([] if share is None else [f"{100 * share:3.0f} %"]), numbers, self._times(now, share)])
         self._bar.update(self._task, description=line, completed=share or 0, total=None if share is None else 1)
         if not self.is_terminal and now - self._printed >= min(max(2.0, (now - self._started) / 50), 60.0):

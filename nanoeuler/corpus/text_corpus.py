@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from nanoeuler.corpus.batches import check_vocabulary, split
+import numpy as np
+
+from nanoeuler.corpus.batches import check_vocabulary
 from nanoeuler.corpus.stream import array_stream
 from nanoeuler.corpus.tokens import Tokens
 from nanoeuler.download import sha256_of
@@ -39,3 +41,9 @@ class TextCorpus:
             bytes_per_token=len(val_bytes) / max(1, len(val)),
             floor=floor,
         )
+
+
+def split(tokens: np.ndarray, val_fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return views of the first part, to train on, and of the last ``val_fraction``, to validate on (as nanoGPT)."""
+    border = int(len(tokens) * (1 - val_fraction))
+    return tokens[:border], tokens[border:]

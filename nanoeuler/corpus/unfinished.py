@@ -5,6 +5,8 @@ A hidden folder beside the finished shards::
     .unfinished/state.json                  replaced whole, now and then: how far everything is, the rest is undone
     .unfinished/seen.bin                    64-bit hashes of the documents so far, those beyond the state's count void
     .unfinished/NAME_train_000003.bin       the shard of each split that is being written, likewise
+    .unfinished/tokenizer/                  for the processes that encode
+    .unfinished/lock                        held by the process at work
 """
 
 import json
@@ -84,7 +86,9 @@ def unfinished_folder(folder: Path) -> Iterator[Path]:
     """
     hidden = folder / HIDDEN
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder}: not a folder, and a corpus takes one of its own: give a new or an empty one with --out")
+        raise UserError(
+            f"{folder}: not a folder, and a corpus takes one of its own: give a new or an empty one with --out"
+        )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         foreign = sorted(path.name for path in folder.iterdir())

@@ -14,6 +14,7 @@ from nanoeuler.corpus.manifest import Manifest, Shard, read_manifest
 from nanoeuler.corpus.shards import HEADER_BYTES, read_shard
 from nanoeuler.corpus.unfinished import HIDDEN
 from nanoeuler.errors import UserError
+from nanoeuler.files import sha256_of_file
 from nanoeuler.tokenizer import load_tokenizer
 
 BLOCK_BYTES = 1 << 22  # read together
@@ -33,6 +34,8 @@ def verify(folder: Path, progress: Callable[[int], None] = lambda size: None) ->
     found = read_manifest(folder)
     listed = {shard.file for shard in found.shards}
     problems = [f"{path}: not in the manifest" for path in shards if path.name not in listed]
+    if not manifest.is_as_written(folder):
+        problems.append(f"{folder / manifest.FILE}: not as it was written: its own sha256 is another")
     problems += _verify_tokenizer(folder, found)
     return problems + [p for shard in found.shards for p in _verify_shard(folder / shard.file, shard, found, progress)]
 
@@ -60,6 +63,15 @@ def bytes_to_read(folder: Path) -> int:
 
 
 def _verify_tokenizer(folder: Path, corpus: Manifest) -> list[str]:
+    problems = []
+    for name, sha256 in corpus.files.items():
+        try:
+            if sha256_of_file(folder / name) != sha256:
+                problems.append(f"{folder / name}: damaged: its sha256 is not what the manifest says")
+        except OSError as error:
+            problems.append(f"{folder / name}: cannot read it: {error.strerror}")
+    if problems:
+        return problems
     try:
         same = load_tokenizer(folder).fingerprint == corpus.tokenizer["fingerprint"]
     except UserError as error:

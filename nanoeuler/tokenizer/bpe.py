@@ -87,7 +87,7 @@ class BPETokenizer(Tokenizer):
         self.end_of_text = self.special.get(END_OF_TEXT)
         self.ids = np.arange(len(tokens), dtype=np.int32) if ids is None else np.array(ids, np.int32)  # by rank
         self._bytes_of = dict(zip(self.ids.tolist(), tokens, strict=True))
-        self._bytes_of |= {i: utf8(token) for token, i in self.special.items()}
+        self._bytes_of |= {i: token.encode() for token, i in self.special.items()}
         if len(self._bytes_of) < len(tokens) + len(special):
             raise UserError("the vocabulary has two tokens with one id")
         if min(self._bytes_of) < 0 or max(self._bytes_of) >= MOST_IDS:
@@ -220,10 +220,13 @@ def _checked(special: Mapping[str, int]) -> dict[str, int]:
     """Return special tokens in the order of their ids.
 
     Raises:
-        UserError: a token is empty, or an id is no whole number.
+        UserError: a token is empty or not valid Unicode, or an id is no whole number.
     """
-    if "" in special:
-        raise UserError("a special token cannot be empty")
+    for token in special:
+        if not token:
+            raise UserError("a special token cannot be empty")
+        if any("\ud800" <= character <= "\udfff" for character in token):
+            raise UserError(f"the special token {token!r} is not valid Unicode")
     try:
         ids = {token: operator.index(i) for token, i in special.items()}
     except TypeError:

@@ -13,9 +13,19 @@ from nanoeuler.tokenizer.files import read_json
 from nanoeuler.tokenizer.patterns import PATTERNS
 from nanoeuler.tokenizer.vocabulary import tokenizer_from_merges
 
-#: What means something else to Hugging Face's tokenizers, whose regular expressions are Oniguruma's: ends of lines and
-#: of the text, and ``{1,3}+``, which is no possessive repeat there.
-UNLIKE_OURS = re.compile(r"(?<![\[\\])\^|\$|\{[\d,]+\}\+|\\[AbB<>]")
+#: One character, or a class, that Hugging Face's regular expressions, which are Oniguruma's, read as tiktoken's do.
+_ALIKE = r"\\[pP]\{[A-Z][a-z]*\}|\\[dDsSrntfv]|\\[^\w\s<>]"
+#: A pattern as far as both read it alike. Much is left out: ``(?s:`` is no group there, ``^`` and ``$`` are the ends of
+#: lines, ``{1,3}+`` is not possessive, ``\w`` has other letters, and ``(?i:ss)`` has ß, so that ``(?i:`` is only
+#: allowed for contractions.
+READ_ALIKE = re.compile(
+    r"(?:\(\?i:(?:'[a-z]{1,2}\|?)+\)"  # contractions
+    rf"|\(\?<[=!](?:{_ALIKE}|\w)\)"  # one character behind, where more may not compile
+    r"|\(\?[:=!]|\((?!\?)|[)|]"  # groups, and what lies ahead
+    r"|[*+?][+?]?|\{\d+(?:,\d*)?\}\??(?!\+)"  # repeats
+    rf"|\[\^?(?:{_ALIKE}|[^\[\]\\])+\]|{_ALIKE}"  # sets, classes
+    r"|[^\\\[\](){}*+?|^$])*"  # any other character
+)
 
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
@@ -59,9 +69,9 @@ def _check_kind(path: Path, model: dict[str, Any], normalizer: dict[str, Any]) -
     """Check that a model is byte-level BPE, and that text is not changed beforehand."""
     kind = model.get("type", "BPE")
     if kind != "BPE":
-        raise UserError(f"{path}: a tokenizer of the kind {kind}, and nanoeuler reads byte-level BPE")
+        raise UserError(f"{path}: a tokenizer of the kind {kind!r}, and nanoeuler reads byte-level BPE")
     if normalizer:
-        raise UserError(f"{path}: it changes text first (normalizer {normalizer.get('type')}); ours do not")
+        raise UserError(f"{path}: it changes text first (normalizer {normalizer.get('type')!r}); ours do not")
     for setting, effect in OTHER_BPE.items():
         if model.get(setting):
             raise UserError(f"{path}: {setting} is {model[setting]!r}, which {effect}; a byte-level BPE has none")
@@ -73,7 +83,7 @@ def _pattern_of(path: Path, pre_tokenizer: dict[str, Any]) -> str:
     names = [step.get("type") for step in steps]
     if names not in (["ByteLevel"], ["Split", "ByteLevel"]):
         raise UserError(
-            f"{path}: text is cut by {', '.join(map(str, names))}; nanoeuler reads ByteLevel, alone or after one Split"
+            f"{path}: text is cut by {', '.join(map(repr, names))}; nanoeuler reads ByteLevel, alone or after one Split"
         )
     if steps[-1].get("add_prefix_space", True):  # true where it is left out
         raise UserError(f"{path}: add_prefix_space puts a space before the text; nanoeuler encodes text as it is")
@@ -86,9 +96,19 @@ def _pattern_of(path: Path, pre_tokenizer: dict[str, Any]) -> str:
     if "Regex" not in cut["pattern"] or cut.get("behavior") != "Isolated" or cut.get("invert"):
         raise UserError(f"{path}: Split must be by a Regex, with the behavior Isolated and not inverted")
     pattern = str(cut["pattern"]["Regex"])
-    if found := UNLIKE_OURS.search(pattern):
-        raise UserError(f"{path}: {found[0]!r} in the pattern {pattern!r} means something else to tiktoken")
+    if why := _unlike(pattern):
+        raise UserError(f"{path}: {why}")
     return pattern
+
+
+def _unlike(pattern: str) -> str | None:
+    """Return why a pattern cuts text otherwise at Hugging Face than it does here; None if we know that it does not."""
+    found = READ_ALIKE.match(pattern)
+    if found and (unlike := pattern[found.end() :]):
+        return (
+            f"{unlike[:10]!r} in the pattern {pattern!r} is not the same to tiktoken and to Hugging Face's tokenizers"
+        )
+    return None
 
 
 def _special_of(path: Path, added: list[dict[str, Any]]) -> dict[str, int]:
@@ -107,8 +127,8 @@ def _special_of(path: Path, added: list[dict[str, Any]]) -> dict[str, int]:
 
 def unwritable(tokenizer: BPETokenizer) -> str | None:
     """Return why ``tokenizer.json`` cannot hold a tokenizer; None if it can."""
-    if found := UNLIKE_OURS.search(tokenizer.pattern):
-        return f"{found[0]!r} in the pattern {tokenizer.pattern!r} means something else to Hugging Face's tokenizers"
+    if why := _unlike(tokenizer.pattern):
+        return why
     if twice := tokenizer.special.keys() & {to_characters(token) for token in tokenizer.tokens}:
         return f"the special token {min(twice)!r} is written like another token"
     return None

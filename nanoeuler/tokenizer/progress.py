@@ -21,6 +21,7 @@ class Progress:
         columns = progress.BarColumn(), progress.TextColumn("{task.description}", markup=False)
         self._bar = progress.Progress(*columns, console=console, disable=not self.is_terminal)
         self._phase = ""
+        self._complete = False  # whether the line that says so has been printed
         self._started = self._shown = monotonic()
 
     def __enter__(self) -> "Progress":
@@ -33,6 +34,7 @@ class Progress:
     def begin(self, phase: str) -> None:
         """Begin a phase of the work, with a bar and a clock of its own."""
         self._phase = phase
+        self._complete = False
         self._started = self._shown = monotonic()
         self._task = self._bar.add_task(phase, total=None)
 
@@ -58,7 +60,8 @@ class Progress:
         if self.is_terminal:
             self._shown = monotonic()
             self._bar.update(self._task, description=line, completed=share or 0, total=None if share is None else 1)
-        elif monotonic() - self._shown >= 2 or share == 1:
+        elif monotonic() - self._shown >= 2 or (share == 1 and not self._complete):
+            self._complete = share == 1
             self._shown = monotonic()
             print(line, file=self.file, flush=True)
 

@@ -1,12 +1,14 @@
 """``python -m nanoeuler.tokenizer train``: the merges of a byte-level BPE, learned from text."""
 
 import argparse
+import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nanoeuler.config import Parser, number
-from nanoeuler.console import format_bytes, plural, visible
+from nanoeuler.console import format_bytes, plural, say
 from nanoeuler.corpus.documents import Options
 from nanoeuler.corpus.sources import open_source
 from nanoeuler.cpu.parallel import available_cores
@@ -20,7 +22,7 @@ from nanoeuler.tokenizer.patterns import PATTERNS, resolve
 from nanoeuler.tokenizer.pretokens import count_pretokens, read_documents
 from nanoeuler.tokenizer.progress import Progress
 from nanoeuler.tokenizer.ranks import write_ranks
-from nanoeuler.tokenizer.training import train_bpe
+from nanoeuler.tokenizer.training import MOST_IDS, train_bpe
 from nanoeuler.tokenizer.vocab_merges import write_vocab_merges
 
 #: Characters at the beginning of the input on which the tokenizer is tried when it is done.
@@ -59,6 +61,8 @@ def train_main(arguments: list[str]) -> None:
             given.workers,
             lambda done, _: progress.bytes(done, source.share(done)),
         )
+        if not counts:
+            raise UserError("there is no text in the input to learn from")
         progress.begin("merging")
         pairs = train_bpe(counts, merges, given.min_frequency, progress.merges)
     tokenizer = _tokenizer(pairs, pattern, special)
@@ -119,6 +123,9 @@ def _check_output(out: Path, kind: str, trial: BPETokenizer) -> None:
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file, and the tokenizer goes into a folder")
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise UserError(f"{out}: cannot write there: {there} is {'read-only' if there.is_dir() else 'a file'}")
     known = {name for names in FORMATS.values() for name in names}
     others = sorted(name for name in known - set(FORMATS[kind]) if (out / name).exists())
     if others:
@@ -145,24 +152,26 @@ def _tell(
     tokenizer: BPETokenizer, wanted: int, source: Documents, files: list[Path], given: argparse.Namespace
 ) -> None:
     """Say what has been made, how it does, and what to do with it."""
-    made = len(tokenizer.merges)
-    print(f"vocabulary {tokenizer.vocab_size:,}: 256 bytes, {plural(made, 'merge')}, {', '.join(tokenizer.special)}")
-    if made < wanted:
-        print(f"{plural(wanted - made, 'merge')} fewer than asked for: the text has no more pairs to merge")
+    made, special = plural(len(tokenizer.merges), "merge"), plural(len(tokenizer.special), "special token")
+    say(f"vocabulary {tokenizer.vocab_size:,}: 256 bytes, {made}, {special}")
+    if missing := wanted - len(tokenizer.merges):
+        rarer = f" that occur {given.min_frequency:,} times" if given.min_frequency > 1 else ""
+        say(f"{plural(missing, 'merge')} fewer than asked for: the text has no more pairs to merge{rarer}")
     for reason, rows in source.skipped.items():
-        print(f"left out {plural(rows, 'row')}: {visible(reason)}")
+        say(f"left out {plural(rows, 'row')}: {reason}")
     sizes = [(len(utf8(text)), len(tokenizer.encode(text))) for text in source.sample]
     size, tokens = map(sum, zip(*sizes, strict=True)) if sizes else (0, 0)
     if tokens:
-        print(f"{size / tokens:.2f} bytes per token on the first {format_bytes(size)} of the input")
+        say(f"{size / tokens:.2f} bytes per token on the first {format_bytes(size)} of the input")
     for path in files:
-        print(path)
+        say(str(path))
     if given.format == "nanoeuler" and (why := huggingface.unwritable(tokenizer)):
-        print(f"no {TOKENIZER_FILE}: {why}")
+        say(f"no {TOKENIZER_FILE}: {why}")
     if given.format == "tiktoken":
-        print(f"a rank file has neither pattern nor special tokens: pat_str={tokenizer.pattern!r}, {tokenizer.special}")
-    print(f"look at it:    python -m nanoeuler.tokenizer inspect --tokenizer {given.out}")
-    print(f"train with it: python -m nanoeuler.train --data.tokenizer_path {given.out} ...")
+        say(f"a rank file has neither pattern nor special tokens: pat_str={tokenizer.pattern!r}, {tokenizer.special}")
+    folder = shlex.quote(str(given.out))
+    say(f"look at it:    python -m nanoeuler.tokenizer inspect --tokenizer {folder}")
+    say(f"train with it: python -m nanoeuler.train --data.tokenizer_path {folder} ...")
 
 
 def _parser() -> Parser:
@@ -178,7 +187,11 @@ def _parser() -> Parser:
         help="text, JSON lines, JSON, Parquet or CSV files, folders, globs; or what nanoeuler.corpus prepare takes",
     )
     parser.add_argument(
-        "--vocab-size", type=number(int, 257), default=4096, metavar="N", help="tokens, special ones too [4096]"
+        "--vocab-size",
+        type=number(int, 257, MOST_IDS),
+        default=4096,
+        metavar="N",
+        help="tokens, special ones too [4096]",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
     parser.add_argument(

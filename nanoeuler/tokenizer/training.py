@@ -134,7 +134,7 @@ class _Learner:
         words = self._words
         lefts, rights = defaultdict(list), defaultdict(list)  # neighbour of the new token -> word, for each place
         twice = []  # words, for each place where the new token is its own neighbour
-        for i in self._where.pop(pair):
+        for i in dict.fromkeys(self._where.pop(pair)):
             parts = words[i].split(pair)
             if len(parts) == 1:
                 continue  # other merges have used up what it had

@@ -2,18 +2,19 @@
 
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from nanoeuler.config import Parser, number
-from nanoeuler.console import format_bytes, is_terminal, plural, visible
+from nanoeuler.console import encodable, format_bytes, is_terminal, plural, say, visible
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer.base import Tokenizer, utf8
 from nanoeuler.tokenizer.bpe import BPETokenizer
-from nanoeuler.tokenizer.convert import TOKENIZER_HELP
-from nanoeuler.tokenizer.files import read_utf8
+from nanoeuler.tokenizer.char import CharTokenizer
+from nanoeuler.tokenizer.convert import TOKENIZER_HELP, read_input
 from nanoeuler.tokenizer.load import make_tokenizer
 from nanoeuler.tokenizer.patterns import PATTERNS
 
@@ -22,6 +23,10 @@ SENTENCE = "Tokenizers don't see letters: they see 1234 pieces — naïve café,
 COLOURS = ("#aecbfa", "#fde293", "#a8dab5", "#f6aea9", "#d7aefb")
 #: Characters of a text that are shown cut.
 MOST_SHOWN = 2000
+#: Bytes of a token that are shown.
+MOST_BYTES = 60
+#: Special tokens that are named.
+MOST_SPECIAL = 10
 
 
 def inspect_main(arguments: list[str]) -> None:
@@ -45,22 +50,20 @@ def inspect_main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     if given.file is not None and given.text is not None:
         raise UserError("both --text and --file are given; which is the text?")
-    text = read_utf8(given.file) if given.file is not None else SENTENCE if given.text is None else given.text
-    tokenizer = make_tokenizer(given.tokenizer, text)
+    text = read_input(given.file) if given.file is not None else given.text
+    tokenizer = make_tokenizer(given.tokenizer, SENTENCE if text is None else text)
+    if text is None:
+        text = tokenizer.characters if isinstance(tokenizer, CharTokenizer) else SENTENCE
     sections = [
         describe(tokenizer),
         first_merges(tokenizer, given.merges),
         longest_tokens(tokenizer, given.longest),
         bytes_per_token(tokenizer, text),
     ]
-    write("\n\n".join("\n".join(lines) for lines in sections if lines) + "\n")
+    say("\n\n".join("\n".join(lines) for lines in sections if lines) + "\n")
     show_cut(tokenizer, text[:MOST_SHOWN], given.ids)
-
-
-def write(text: str) -> None:
-    """Print a text as far as the terminal's encoding goes, with nothing in it that a terminal would obey."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(visible(text).encode(encoding, "backslashreplace").decode(encoding))
+    if len(text) > MOST_SHOWN:
+        print(f"... these were the first {MOST_SHOWN:,} of {len(text):,} characters")
 
 
 def describe(tokenizer: Tokenizer) -> list[str]:
@@ -71,8 +74,15 @@ def describe(tokenizer: Tokenizer) -> list[str]:
         lines.append(f"256 bytes and {plural(len(tokenizer.tokens) - 256, 'merged token')}")
         lines.append(f"pattern      {name}: {tokenizer.pattern}")
     if tokenizer.special:
-        lines.append("special      " + ", ".join(f"{token} {i}" for token, i in tokenizer.special.items()))
+        lines.append(f"special      {_special_tokens(tokenizer)}")
     return [*lines, f"fingerprint  {tokenizer.fingerprint}"]
+
+
+def _special_tokens(tokenizer: Tokenizer) -> str:
+    """Return the first special tokens with their ids, and how many more there are."""
+    first = ", ".join(f"{token!r} {i}" for token, i in islice(tokenizer.special.items(), MOST_SPECIAL))
+    more = len(tokenizer.special) - MOST_SPECIAL
+    return first + (f" and {more} more" if more > 0 else "")
 
 
 def first_merges(tokenizer: Tokenizer, count: int) -> list[str]:
@@ -103,15 +113,18 @@ def bytes_per_token(tokenizer: Tokenizer, text: str) -> list[str]:
 
 
 def readable(token: bytes) -> str:
-    r"""Return a token as Python would write it, as text if it is text.
+    r"""Return a token as Python would write it, as text if it is text; of one that is very long the beginning.
 
-    >>> readable(" né".encode()), readable(b"\xe2\x82")
-    ("' né'", "b'\\xe2\\x82'")
+    >>> readable(" né".encode()), readable(b"\xe2\x82"), readable(b"-" * 1000)[-16:]
+    ("' né'", "b'\\xe2\\x82'", "-'... 1,000 bytes")
     """
+    cut, size = token[:MOST_BYTES], ""
+    if len(token) > MOST_BYTES:
+        cut, size = cut.decode("utf-8", "ignore").encode() or cut, f"... {len(token):,} bytes"
     try:
-        return repr(token.decode("utf-8"))
+        return repr(cut.decode("utf-8")) + size
     except UnicodeDecodeError:
-        return repr(token)
+        return repr(cut) + size
 
 
 def show_cut(tokenizer: Tokenizer, text: str, ids_below: bool = False) -> None:
@@ -119,14 +132,14 @@ def show_cut(tokenizer: Tokenizer, text: str, ids_below: bool = False) -> None:
     coloured = is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
     console = Console(file=sys.stdout, force_terminal=True, highlight=False) if coloured else None
     for line in lines_of_tokens(tokenizer, text):
-        pieces = [piece for _, piece in line]
+        pieces = [encodable(piece, sys.stdout) for _, piece in line]
         if console:
             styles = [f"black on {COLOURS[i % len(COLOURS)]}" for i in range(len(pieces))]
             console.print(Text.assemble(*zip(pieces, styles, strict=True)), soft_wrap=True)
         else:
-            write("|".join(pieces))
+            say("|".join(pieces))
         if ids_below:
-            write("  " + " ".join(str(i) for i, _ in line))
+            say("  " + " ".join(str(i) for i, _ in line))
 
 
 def lines_of_tokens(tokenizer: Tokenizer, text: str) -> list[list[tuple[int, str]]]:

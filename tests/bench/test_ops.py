@@ -631,7 +631,7 @@ def test_command_on_a_gpu_that_a_stand_in_plays(tmp_path: Path) -> None:
 
 def test_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     machine = ops.describe_machine(1) | {"load": 99.0}
-    monkeypatch.setattr(ops, "describe_machine", lambda workers: dict(machine))
+    monkeypatch.setattr(ops, "describe_machine", lambda workers, *packages: dict(machine))
     main(["ops", "--size", "tiny", "--ops", "total", "--steps", "1"])
     assert "warning: others are at work on this machine (load 99.0)" in capsys.readouterr().err
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nanoeuler.corpus import Batches, Tokens, check_vocabulary, split
+from nanoeuler.corpus import Batches, Tokens, check_vocabulary
 from nanoeuler.corpus.shuffle import Shuffle, by_formula, by_sorting
 from nanoeuler.corpus.stream import array_stream
 from nanoeuler.errors import UserError
@@ -30,14 +30,6 @@ def counting(train: int = 1003, val: int = 200, shuffle: Shuffle = by_sorting, *
 def starts(batches: Batches, count: int, dealt: int = 0) -> list[int]:
     """Return the first tokens of the windows of the next batches of a rank."""
     return [int(row[0]) for inputs, _ in islice(batches.training_batches(dealt), count) for row in inputs]
-
-
-def test_split_is_nanogpts():
-    tokens = np.arange(1_115_394)
-    train, val = split(tokens, 0.1)
-    assert (len(train), len(val)) == (1_003_854, 111_540)
-    assert train[-1] + 1 == val[0]
-    assert np.shares_memory(train, tokens)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint16, np.int64])
@@ -184,6 +176,8 @@ def test_a_token_beyond_the_vocabulary(tokens, said):
         check_vocabulary(np.array(tokens, np.int32), 65)
     check_vocabulary(np.array([0, 64], np.int32), 65)
     check_vocabulary(np.array([], np.int32), 65)
+    with pytest.raises(UserError, match="token 65 at row 1, column 0 is beyond"):
+        check_vocabulary(np.array([[1, 2], [65, 66]]), 65, lambda index: f"row {index // 2}, column {index % 2}")
 
 
 # --- ranks

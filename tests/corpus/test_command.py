@@ -74,6 +74,7 @@ class TestPrepare:
         assert f"train {len(train)} documents" in out
         assert f"val   {len(val)} documents" in out
         assert "left out 1 row: not valid JSON" in out
+        assert out.endswith(f"owls: done\nto train on it: python -m nanoeuler.train --data.dataset {tmp_path}/owls\n")
         assert "line 31" in out
 
     def test_conditions_lengths_and_limit(self, command, owls, tokenizer, tmp_path):
@@ -125,6 +126,11 @@ class TestPrepare:
         assert "warning: no document fell to validation" in out
         assert "--val-fraction" in out
         assert "--separator" in out
+        assert "to train on it" not in out
+        (tmp_path / "b.jsonl").write_text('"one document"\n')
+        _code, out, _err = command("prepare", tmp_path / "b.jsonl", "--out", tmp_path / "b", "--tokenizer", tokenizer)
+        assert "--val-fraction" in out
+        assert "--separator" not in out
 
     @pytest.mark.parametrize(
         ("arguments", "complaint"),
@@ -162,7 +168,7 @@ class TestPrepare:
 def test_signals_that_end_a_process_end_it_in_order_but_those_that_nohup_has_ignored():
     old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with pytest.raises(SystemExit) as caught, ended_by_signals():
+        with pytest.raises(SystemExit) as caught, ended_by_signals():  # noqa: PT012 (only the second raises)
             os.kill(os.getpid(), signal.SIGHUP)
             os.kill(os.getpid(), signal.SIGTERM)
         assert caught.value.code == 128 + signal.SIGTERM

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nanoeuler import console
 from nanoeuler.corpus import digests as module
 from nanoeuler.corpus.digests import FILE, digests
 from nanoeuler.errors import UserError
@@ -96,7 +97,7 @@ def test_a_long_check_is_announced_once(folder, monkeypatch, capsys):
 
 
 def test_a_terminal_gets_a_bar_that_goes_away(folder, monkeypatch, capsys):
-    monkeypatch.setattr(module, "is_terminal", lambda file: file is sys.stderr)
+    monkeypatch.setattr(console, "is_terminal", lambda file: file is sys.stderr)
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert list(digests(folder, NAMES)) == expected(folder)
     assert "checking 3 shards" in capsys.readouterr().err

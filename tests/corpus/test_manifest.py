@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from nanoeuler.corpus.manifest import Manifest, Shard, read_manifest, write_manifest
+from nanoeuler.corpus.manifest import Manifest, Shard, is_as_written, read_manifest, write_manifest
 from nanoeuler.errors import UserError
 
 SHARDS = [
@@ -12,7 +12,12 @@ SHARDS = [
     Shard("owls_val_000000.bin", "val", 1, 4, 9, 1032, "c" * 64),
 ]
 MANIFEST = Manifest(
-    "owls", {"kind": "files", "asked_for": ["wölfe.txt"]}, {"limit": None}, {"kind": "bpe", "fingerprint": "f", "vocab_size": 259, "end_of_text": 258}, SHARDS, {"empty": 2}
+    "owls",
+    {"kind": "files", "asked_for": ["wölfe.txt"]},
+    {"limit": None},
+    {"kind": "bpe", "fingerprint": "f", "vocab_size": 259, "end_of_text": 258},
+    SHARDS,
+    {"empty": 2},
 )
 
 
@@ -28,6 +33,24 @@ def test_it_is_json_for_people_with_totals(tmp_path):
     totals = json.loads(text)["totals"]
     assert totals["train"] == {"documents": 5, "tokens": 30, "text_bytes": 90}
     assert totals["val"] == {"documents": 1, "tokens": 4, "text_bytes": 9}
+
+
+def test_a_change_to_it_is_found(tmp_path):
+    """Of a value, not of white space; a manifest of others, without the sum, is as good as it is."""
+    path = tmp_path / "manifest.json"
+    write_manifest(tmp_path, MANIFEST)
+    assert is_as_written(tmp_path)
+    written = json.loads(path.read_bytes())
+    path.write_text(json.dumps(written))
+    assert is_as_written(tmp_path)
+    for part, key, value in [(None, "name", "x"), ("source", "kind", "x"), ("totals", "train", 0), ("skipped", "a", 1)]:
+        record = json.loads(json.dumps(written))
+        (record if part is None else record[part])[key] = value
+        path.write_text(json.dumps(record))
+        assert not is_as_written(tmp_path)
+        del record["sha256"]
+        path.write_text(json.dumps(record))
+        assert is_as_written(tmp_path)
 
 
 def test_a_splits_shards_and_their_sums():

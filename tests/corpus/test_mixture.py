@@ -1,9 +1,12 @@
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nanoeuler.corpus.mixture import Mixture
+from nanoeuler.corpus import load_corpus
+from nanoeuler.corpus.mixture import Mixture, parse_mixture
+from nanoeuler.errors import UserError
 
 WEIGHTS = st.lists(st.fractions(min_value=Fraction(1, 1000), max_value=1000), min_size=1, max_size=5)
 
@@ -50,3 +53,35 @@ def test_small_shares_come_now_and_then():
     dealt = [Mixture([Fraction(9), Fraction(1)]).place(window)[0] for window in range(100)]
     assert dealt.count(1) == 10
     assert all(dealt[first : first + 10].count(1) == 1 for first in range(0, 100, 10))
+
+
+def test_weights_become_shares():
+    assert parse_mixture("a=0.7,b=0.3") == [("a", Fraction(7, 10)), ("b", Fraction(3, 10))]
+    assert parse_mixture(" data/a = 2 , x=y.txt=1/2 ,c=1.5e0") == [
+        ("data/a", Fraction(1, 2)),
+        ("x=y.txt", Fraction(1, 8)),
+        ("c", Fraction(3, 8)),
+    ]
+    assert parse_mixture("a=5") == [("a", Fraction(1))]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "said"),
+    [
+        ("a=1,b", "'b' is no corpus with a weight above 0"),
+        ("a=1,b=", "'b='"),
+        ("a=1,=2", "'=2'"),
+        ("a=1,", "''"),
+        ("a=0,b=1", "'a=0'"),
+        ("a=-1,b=1", "'a=-1'"),
+        ("a=nan", "'a=nan'"),
+        ("a=inf", "'a=inf'"),
+        ("a=1/0", "'a=1/0'"),
+        ("a=b.txt", "'a=b.txt'"),
+        ("a=1,b=2,a=3", "a is there twice"),
+    ],
+)
+def test_what_is_no_mixture(dataset, said):
+    with pytest.raises(UserError, match=r"data\.dataset") as error:
+        load_corpus(dataset)
+    assert said in str(error.value)

@@ -91,7 +91,7 @@ def test_every_kind_gives_its_documents_from_any_batch_on(tmp_path: Path, kind: 
         assert read(open_source(paths), json.loads(json.dumps(batch.state))) == expected[2 * (i + 1) :]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     texts=st.lists(
         st.text(st.characters(exclude_categories=["Cs"])).filter(lambda t: not t.isspace() and t), min_size=1
@@ -102,7 +102,7 @@ def test_any_text_arrives_as_it_is(tmp_path: Path, texts: list[str], kind: str) 
     assert read(open_source(write(tmp_path / f"a.{kind}", texts))) == texts
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(
     text=st.text("ab \n", min_size=1, max_size=40), block=st.integers(1, 7), separator=st.sampled_from(["\n\n", "\n"])
 )
@@ -268,7 +268,9 @@ def test_columns_of_one_name(tmp_path: Path, kind: str) -> None:
         return path
 
     assert read(open_source(write_with(names))) == ["a"]
-    with pytest.raises(UserError, match=r"no column 'n', which 'n >= 1' asks for.*columns: text, n \(1 of 2\), n \(2 of 2\)"):
+    with pytest.raises(
+        UserError, match=r"no column 'n', which 'n >= 1' asks for.*columns: text, n \(1 of 2\), n \(2 of 2\)"
+    ):
         open_source(path, Options(conditions=(parse_condition("n >= 1"),)))
     with pytest.raises(UserError, match=r"no column 'text'.*; columns: text \(1 of 2\), text \(2 of 2\), n"):
         open_source(write_with(["text", "text", "n"]))

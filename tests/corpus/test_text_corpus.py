@@ -4,11 +4,20 @@ import numpy as np
 import pytest
 
 from nanoeuler.corpus import TextCorpus
+from nanoeuler.corpus.text_corpus import split
 from nanoeuler.download import sha256_of
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import ByteTokenizer, CharTokenizer
 
 TEXT = "abcdefg\u00e9\u20ac."  # ten characters, of which the last three have six bytes
+
+
+def test_split_is_nanogpts():
+    tokens = np.arange(1_115_394)
+    train, val = split(tokens, 0.1)
+    assert (len(train), len(val)) == (1_003_854, 111_540)
+    assert train[-1] + 1 == val[0]
+    assert np.shares_memory(train, tokens)
 
 
 def test_it_is_split_and_measured():

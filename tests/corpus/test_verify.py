@@ -1,10 +1,14 @@
 import os
+import random
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from corpus.small_corpora import TOKENIZER, InlineWorkers, Listed, make_documents, prepare_list
 
 from nanoeuler.corpus import prepare as module
+from nanoeuler.corpus.manifest import read_manifest, write_manifest
 from nanoeuler.corpus.shards import NARROW, write_shard
 from nanoeuler.corpus.verify import bytes_to_read, verify
 from nanoeuler.errors import UserError
@@ -71,7 +75,41 @@ def test_the_header_says_another_count(owls):
 
 def test_another_tokenizer(owls):
     type(TOKENIZER)([(71, 68)], "gpt2").save(owls)
+    assert "nanoeuler_tokenizer.json: damaged: its sha256 is not what the manifest says" in verify(owls)[0]
+    write_manifest(owls, replace(read_manifest(owls), files={}))  # one that knows nothing of other files
     assert "its tokenizer is not the one that made the tokens" in verify(owls)[0]
+
+
+def test_a_bit_anywhere(owls):
+    """In any file, at any place or at many: it is found, and nothing else happens."""
+    source = random.Random(0)
+    for path in owls.iterdir():
+        content = path.read_bytes()
+        for place in source.sample(range(len(content)), 60):
+            change(path, place, bytes([content[place] ^ 1 << source.randrange(8)]))
+            with suppress(UserError):  # of a manifest that cannot be read
+                assert verify(owls), f"{path.name}, byte {place}"
+            path.write_bytes(content)
+    assert verify(owls) == []
+
+
+@pytest.mark.parametrize("name", ["owls_train_000001.bin", "tokenizer.json", "manifest.json"])
+def test_shards_that_changed_places_and_files_that_grew_or_are_gone(owls, name):
+    other = owls / "owls_train_000000.bin"
+    path, content = owls / name, (owls / name).read_bytes()
+    path.write_bytes(other.read_bytes())
+    other_content = other.read_bytes()
+    other.write_bytes(content)
+    with suppress(UserError):
+        assert len(verify(owls)) >= 2
+    other.write_bytes(other_content)
+    path.write_bytes(content + b"  ")
+    if name != "manifest.json":  # to which white space does not matter, and without which it is a folder of llm.c's
+        assert verify(owls)
+        path.unlink()
+        assert verify(owls)
+    path.write_bytes(content)
+    assert verify(owls) == []
 
 
 class TestWithoutAManifest:

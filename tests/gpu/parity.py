@@ -40,8 +40,9 @@ ALWAYS_FLOAT32 = {
 
 
 def in_every_run(cases: Sequence["Case"]) -> Any:
-    """Run a test on every case in every executor and order, but on big ones not where each access is watched."""
-    runs = [(case, *run) for case in cases for run in RUNS if not (case.big and run[0] == "checked")]
+    """Run a test on every case in every executor and order, but for those that the case leaves out."""
+    left_out = [({"checked"} if case.big else set()) | (set() if case.ptx else {"ptx"}) for case in cases]
+    runs = [(case, *run) for case, out in zip(cases, left_out, strict=True) for run in RUNS if run[0] not in out]
     return pytest.mark.parametrize(("case", "executor", "order"), runs, ids=lambda value: str(value))
 
 
@@ -59,6 +60,7 @@ class Case:
     outputs: tuple[str, ...]  # what is compared
     aliases: tuple[tuple[str, str], ...] = ()  # (written, read) that are one array in this case
     big: bool = False  # too many threads for the checked executor: compiled and ptx only
+    ptx: bool = True  # False where another case's PTX, which takes seconds to compile, shows the same
 
     def __str__(self) -> str:
         return f"{self.op}, {self.name}"

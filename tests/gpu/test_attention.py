@@ -51,24 +51,29 @@ def begins(*lengths: int, earlier: int = 0) -> list[int]:
 
 
 def cases(
-    B: int, T: int, S: int, H: int, K: int, D: int, starts: Starts | None = None, big: bool = False
+    B: int, T: int, S: int, H: int, K: int, D: int, starts: Starts | None = None, big: bool = False, ptx: bool = True
 ) -> list[Case]:
     name, shape = f"{B} {T} {S} {H} {K} {D}", {"B": B, "T": T, "S": S, "H": H, "K": K, "D": D}
     if starts is not None:
         name, shape = f"{name}, documents", shape | {"starts": starts}
     return [
-        Case("attention_forward", name, partial(forward, **shape), ("out", "lse"), big=big),
-        Case("attention_backward", name, partial(backward, **shape), ("dq", "dk", "dv"), big=big),
+        Case("attention_forward", name, partial(forward, **shape), ("out", "lse"), big=big, ptx=ptx),
+        Case("attention_backward", name, partial(backward, **shape), ("dq", "dk", "dv"), big=big, ptx=ptx),
     ]
 
 
+#: Whole tiles of other documents: the last block of queries skips three of keys, the first keys a tile of queries.
+FAR_DOCUMENTS = [[3] * 10 + [60] * 15 + [80] * 39 + [120] * 6]
+
 CASES = [
-    *cases(1, 35, 67, 4, 2, 8, big=True),  # several warps and tiles, two blocks of keys, earlier keys, groups
+    *cases(
+        1, 35, 67, 4, 2, 8, big=True, ptx=False
+    ),  # several warps and tiles, two blocks of keys, earlier keys, groups
     *cases(2, 5, 5, 2, 1, 3),
-    *cases(1, 1, 1, 1, 1, 1),
+    *cases(2, 1, 1, 1, 1, 1),
     *cases(1, 65, 65, 2, 2, 33, big=True),  # two blocks, whose last has one query; a head of more than one chunk
-    *cases(2, 5, 5, 2, 1, 3, [begins(1, 2, 1, 1), begins(5)]),
-    *cases(1, 150, 150, 4, 2, 8, [begins(40, 1, 60, 49)], big=True),  # whole tiles of other documents
+    *cases(2, 5, 5, 2, 1, 3, [begins(1, 2, 1, 1), begins(5)], ptx=False),
+    *cases(1, 70, 130, 4, 2, 8, FAR_DOCUMENTS, big=True),
 ]
 
 #: All multiples of 32 that head sizes are rounded up to, and one new query with earlier keys.
@@ -162,9 +167,9 @@ def test_nothing_of_another_document_is_seen() -> None:
 
 
 def test_several_warps_and_tiles_have_no_races() -> None:
-    for starts in (None, [begins(3, 14, earlier=16)]):
-        for case in cases(1, 17, 33, 1, 1, 1, starts):
-            check(case, attention, "checked", "random")
+    """With documents, of which a kernel without them has the same barriers, and no more accesses between these."""
+    for case in cases(1, 17, 33, 1, 1, 1, [begins(3, 14, earlier=16)]):
+        check(case, attention, "checked", "random")
 
 
 @pytest.mark.parametrize("case", [*CASES[:6], *CASES[10:]], ids=str)
@@ -286,27 +291,19 @@ def test_larger_heads_are_refused() -> None:
         attention.tile_sizes(129, 1, 1, backward=False)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "low", "documents"),
-    [
-        ("attend", True, False),
-        ("attend", False, True),
-        ("queries_gradient", True, False),
-        ("keys_gradients", False, False),
-        ("keys_gradients", True, False),
-        ("keys_gradients", True, True),
-    ],
-)
-def test_machine_code_is_clean(kernel: str, low: bool, documents: bool) -> None:
-    """With the largest heads, which need the most registers."""
+@pytest.mark.parametrize("kernel", ["attend", "queries_gradient", "keys_gradients"])
+def test_machine_code_is_clean(kernel: str) -> None:
+    """On the oldest and the newest architecture, with what takes the most registers: large heads, bfloat16, documents.
+
+    ``python -m nanoeuler.judge`` looks at everything else.
+    """
     need_toolkit()
     arrays = arguments_of(cases(1, 2, 3, 2, 1, 128, [[0, 2]])[1])
-    starts = arrays.pop("starts") if documents else None
-    if low:
-        arrays = {name: x if name == "lse" else apart(to_bfloat16(x)) for name, x in arrays.items() if name != "starts"}
-    arrays |= {"delta": arrays["lse"], "starts": starts if documents else 0}
+    starts = arrays.pop("starts")
+    arrays = {name: x if name == "lse" else apart(to_bfloat16(x)) for name, x in arrays.items()}
+    arrays |= {"delta": arrays["lse"], "starts": starts}
     sizes = attention.tile_sizes(128, 5000, 5000, kernel != "attend")
     fitted = attention.fitted(getattr(attention, kernel), sizes, arrays["q"], starts)
     signature = tuple(arrays.get(name, np.float32(1)) for name in inspect.signature(fitted.py_func).parameters)
     block = (32, sizes["WARPS"])
-    simt.gate(in_bfloat16(fitted) if low else fitted, signature, ["sm_75", "sm_90", "sm_120"], block=block)
+    simt.gate(in_bfloat16(fitted), signature, ["sm_75", "sm_120"], block=block)

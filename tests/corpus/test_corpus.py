@@ -5,48 +5,13 @@ from typing import Any
 import pytest
 from corpora import OTHER_TOKENIZER, TOKENIZER, write_corpus, write_llmc
 
-from nanoeuler.corpus import TextCorpus, choose_tokenizer, load_corpus
+from nanoeuler.corpus import TextCorpus, choose_tokenizer
 from nanoeuler.corpus import prepared as prepared_module
-from nanoeuler.corpus.mixed import fingerprint, parse_mixture
+from nanoeuler.corpus.corpus import fingerprint
 from nanoeuler.corpus.prepared import open_corpus
 from nanoeuler.errors import UserError
 
 TEXTS = [TextCorpus("a", "owl", ""), TextCorpus("b", "moon", "")]
-
-
-def test_weights_become_shares():
-    assert parse_mixture("a=0.7,b=0.3") == [("a", Fraction(7, 10)), ("b", Fraction(3, 10))]
-    assert parse_mixture(" data/a = 2 , x=y.txt=1/2 ,c=1.5e0") == [
-        ("data/a", Fraction(1, 2)),
-        ("x=y.txt", Fraction(1, 8)),
-        ("c", Fraction(3, 8)),
-    ]
-    assert parse_mixture("a=5") == [("a", Fraction(1))]
-
-
-@pytest.mark.parametrize(
-    ("dataset", "said"),
-    [
-        ("a=1,b", "'b' is no corpus with a weight above 0"),
-        ("a=1,b=", "'b='"),
-        ("a=1,=2", "'=2'"),
-        ("a=1,", "''"),
-        ("a=0,b=1", "'a=0'"),
-        ("a=-1,b=1", "'a=-1'"),
-        ("a=nan", "'a=nan'"),
-        ("a=inf", "'a=inf'"),
-        ("a=1/0", "'a=1/0'"),
-        ("a=b.txt", "'a=b.txt'"),
-        ("a=1,b=2,a=3", "a is there twice"),
-    ],
-)
-def test_what_is_no_mixture(dataset, said):
-    with pytest.raises(UserError, match=r"data\.dataset") as error:
-        load_corpus(dataset)
-    assert said in str(error.value)
-
-
-# --- which tokenizer
 
 
 def test_of_texts_it_is_char_over_all_of_them_or_the_one_that_is_wanted():

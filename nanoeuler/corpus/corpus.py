@@ -1,4 +1,4 @@
-"""Several corpora in one run, each with a weight: ``data/fineweb-edu=0.7,data/tinystories=0.3``."""
+"""What a run learns from: one corpus, or several with their shares, and one tokenizer for all of them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from nanoeuler.corpus.text_corpus import TextCorpus
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import Tokenizer, make_tokenizer
 
-Single = TextCorpus | PreparedCorpus
+Part = TextCorpus | PreparedCorpus
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """What a run learns from: one corpus, or several with their shares."""
+    """One corpus, or a mixture of several."""
 
-    parts: list[Single]
+    parts: list[Part]
     shares: list[Fraction]  # of the windows; their sum is 1
 
     @property
@@ -34,52 +34,24 @@ class Corpus:
         return f"a mixture: {'; '.join(each)}"
 
 
-def parse_mixture(dataset: str) -> list[tuple[str, Fraction]]:
-    """Return the corpora that a mixture names, with their shares, which add up to 1.
-
-    >>> parse_mixture("data/fineweb-edu=3,stories.txt=1")
-    [('data/fineweb-edu', Fraction(3, 4)), ('stories.txt', Fraction(1, 4))]
-
-    Raises:
-        UserError: a part has no weight above 0, or a corpus is there twice.
-    """
-    weights: dict[str, Fraction] = {}
-    for item in dataset.split(","):
-        name, _, text = (word.strip() for word in item.rpartition("="))
-        try:
-            weight = Fraction(text)
-        except (ValueError, ZeroDivisionError):
-            weight = Fraction(0)
-        if not name or weight <= 0:
-            raise UserError(
-                f"data.dataset: '{item}' is no corpus with a weight above 0: a mixture is such as "
-                "data/fineweb-edu=0.7,data/tinystories=0.3"
-            )
-        if name in weights:
-            raise UserError(f"data.dataset: {name} is there twice: add its weights up")
-        weights[name] = weight
-    total = sum(weights.values())
-    return [(name, weight / total) for name, weight in weights.items()]
-
-
-def choose_tokenizer(wanted: str | None, corpora: Sequence[Single]) -> Tokenizer:
+def choose_tokenizer(wanted: str | None, parts: Sequence[Part]) -> Tokenizer:
     """Return the tokenizer of a run: the one that is wanted, else the one that made the tokens, else char.
 
     Args:
         wanted: ``data.tokenizer_path``.
-        corpora: all that the run learns from.
+        parts: all that the run learns from.
 
     Raises:
         UserError: a corpus was made with another one, or it cannot be had.
     """
-    prepared = [part for part in corpora if isinstance(part, PreparedCorpus)]
+    prepared = [part for part in parts if isinstance(part, PreparedCorpus)]
     own = [(part, tokenizer) for part in prepared if (tokenizer := part.own_tokenizer())]
     if own and wanted in (None, own[0][1].kind):  # which needs no look for gpt2's vocabulary
         chosen = own[0][1]
     elif wanted is None and prepared:
         chosen = prepared[0].likely_tokenizer()
     else:
-        chosen = make_tokenizer(wanted or "char", "".join(p.text for p in corpora if isinstance(p, TextCorpus)))
+        chosen = make_tokenizer(wanted or "char", "".join(p.text for p in parts if isinstance(p, TextCorpus)))
     for part, tokenizer in own:
         if tokenizer.fingerprint != chosen.fingerprint:
             other = f"data.tokenizer_path {wanted}" if wanted else f"{own[0][0].folder}"
