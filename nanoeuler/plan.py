@@ -16,13 +16,14 @@ from rich.table import Table
 from nanoeuler.activations import Purpose, arena_shapes, statistic_shapes
 from nanoeuler.config import Config, ModelConfig, Parser, add_config_options, config_from_options
 from nanoeuler.console import format_bytes, format_count
+from nanoeuler.corpus import choose_tokenizer, load_corpus
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.device import HELP, op_table, why_no_gpu
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.parameters import flat_size, parameter_count, parameter_shapes
 from nanoeuler.precision import statistics, storage
 from nanoeuler.step import cut_batch
-from nanoeuler.tokenizer import Tokenizer, make_tokenizer
+from nanoeuler.tokenizer import make_tokenizer
 
 #: What the interpreter, the libraries and the blocks that ops work in take, about.
 OVERHEAD_BYTES = 300 * 2**20
@@ -182,19 +183,19 @@ def check_memory(config: Config, available: int | None, device: str = "cpu") -> 
         )
 
 
-def with_vocabulary(config: Config, tokenizer: Tokenizer | None = None) -> Config:
+def with_vocabulary(config: Config) -> Config:
     """Return the configuration with its vocabulary size set: the tokenizer's where it says nothing.
 
-    Args:
-        config: of a run.
-        tokenizer: of the run; the one that the configuration names if None.
-
     Raises:
-        UserError: the tokenizer cannot be had.
+        UserError: the tokenizer cannot be had, or the corpus whose tokenizer it is.
     """
     if config.model.vocab_size is not None:
         return config
-    size = (tokenizer or make_tokenizer(config.data.tokenizer_path or "char", text="")).vocab_size
+    wanted = config.data.tokenizer_path
+    if wanted in (None, "char"):  # which is the corpus's
+        size = choose_tokenizer(wanted, load_corpus(config.data.dataset).parts).vocab_size
+    else:
+        size = make_tokenizer(wanted, text="").vocab_size
     return config.model_copy(update={"model": config.model.model_copy(update={"vocab_size": size})})
 
 
@@ -208,13 +209,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", default="cpu", help=HELP)
     add_config_options(parser)
     options = parser.parse_args(arguments)
-    config = config_from_options(options)
-    if config.model.vocab_size is None and config.data.tokenizer_path in (None, "char"):
-        from nanoeuler.corpus import choose_tokenizer, load_corpus  # the vocabulary is the corpus's
-
-        corpus = load_corpus(config.data.dataset)
-        config = with_vocabulary(config, choose_tokenizer(config.data.tokenizer_path, corpus.parts))
-    config = with_vocabulary(config)
+    config = with_vocabulary(config_from_options(options))
     op_table("sim" if options.device == "gpu" else options.device, config.training.dtype)  # for a plan no GPU is needed
     available = None if options.device == "gpu" and why_no_gpu() else available_on(options.device)
     print_plan(config, options.device, available)

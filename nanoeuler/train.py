@@ -17,7 +17,7 @@ from nanoeuler.corpus import Batches, Corpus, PreparedCorpus, choose_tokenizer, 
 from nanoeuler.corpus.corpus import fingerprint
 from nanoeuler.device import HELP, op_table
 from nanoeuler.errors import UserError, run_command
-from nanoeuler.files import replace_file, writing
+from nanoeuler.files import locked, replace_file, writing
 from nanoeuler.plan import available_on, check_memory, reserve
 from nanoeuler.step import cut_batch
 from nanoeuler.tokenizer import Tokenizer
@@ -188,19 +188,9 @@ def run_directory(run: Path) -> Iterator[None]:
     Raises:
         UserError: it cannot be made or written to, or another process trains in it.
     """
-    lock = run / ".lock"
     with writing(run):
         run.mkdir(parents=True, exist_ok=True)
-        file = lock.open("w")
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is training in {run}: give this run a directory of its own") from None
-        except (ImportError, OSError):  # Windows and some network disks have no such locks: nothing keeps others out
-            pass
+    with locked(run / ".lock", f"another process is training in {run}: give this run a directory of its own"):
         yield
 
 

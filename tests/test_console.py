@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from nanoeuler import console
-from nanoeuler.console import Console, format_bytes, format_count, format_duration, is_terminal, visible
+from nanoeuler.console import Console, format_bytes, format_count, format_duration, is_terminal, say, visible
 
 NUMBERS = {
     "train_loss": 2.0,
@@ -172,6 +172,15 @@ def test_a_sample_cannot_command_the_terminal(clock):
     assert r"\x1b]0;title\x07 \x9b31m [red]x[/red] \u202eback\r" in output
     assert not {"\x07", "\x9b", "\u202e"} & set(output)
     assert "\x1b]" not in output
+
+
+@pytest.mark.parametrize(("encoding", "said"), [("utf-8", "é\\x1b[31m\\udcff\n"), ("ascii", "\\xe9\\x1b[31m\\udcff\n")])
+def test_what_is_said_can_be_printed_anywhere(encoding, said, monkeypatch):
+    out = io.TextIOWrapper(io.BytesIO(), encoding, newline="")
+    monkeypatch.setattr(sys, "stdout", out)
+    say("é\x1b[31m\udcff")
+    out.seek(0)
+    assert out.read() == said
 
 
 def test_visible_keeps_text_and_escapes_the_rest():

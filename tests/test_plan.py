@@ -23,7 +23,6 @@ from nanoeuler.plan import (
     with_vocabulary,
 )
 from nanoeuler.step import TrainingStep
-from nanoeuler.tokenizer import CharTokenizer
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.json"))
 
@@ -284,11 +283,14 @@ def test_a_character_vocabulary_is_taken_from_the_text(tmp_path: Path, capsys: p
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_a_tokenizer_gives_the_vocabulary_where_none_is_configured() -> None:
+def test_a_tokenizer_gives_the_vocabulary_where_none_is_configured(tmp_path: Path) -> None:
     assert with_vocabulary(config(EULER)).model.vocab_size == 7
     open_size = Config.model_validate({"data": {"tokenizer_path": "byte"}})
     assert with_vocabulary(open_size).model.vocab_size == 256
-    assert with_vocabulary(Config(), CharTokenizer("abc")).model.vocab_size == 3
+    (tmp_path / "text.txt").write_text("abcab", encoding="utf-8")
+    for wanted in (None, "char"):  # the text's
+        data = {"tokenizer_path": wanted, "dataset": str(tmp_path / "text.txt")}
+        assert with_vocabulary(Config.model_validate({"data": data})).model.vocab_size == 3
 
 
 def test_a_wrong_option_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number there too")
     options = parser.parse_args(arguments)
     config = with_vocabulary(load_config(options.config))
-    machine = describe_machine(config.training.workers or available_cores())
+    machine: Result = describe_machine(config.training.workers or available_cores())
     warn_if_busy(machine, Console(stderr=True, highlight=False))
     with shards(config.model.vocabulary) as stream:
         report: Result = {

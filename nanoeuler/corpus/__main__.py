@@ -8,12 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
-
 from nanoeuler.config import Parser
-from nanoeuler.console import is_terminal, plural, visible
+from nanoeuler.console import byte_bar, is_terminal, plural, visible
 from nanoeuler.corpus import manifest
 from nanoeuler.corpus.documents import Options
 from nanoeuler.corpus.filters import parse_condition
@@ -85,7 +81,7 @@ def verify_main(arguments: list[str]) -> int:
     parser = Parser(prog="python -m nanoeuler.corpus verify", description="Is a corpus what its manifest says?")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a prepared corpus, or a folder of llm.c's shards")
     folder = parser.parse_args(arguments).folder
-    with _reading_bar() as bar:
+    with byte_bar() as bar:
         task = bar.add_task("", total=bytes_to_read(folder))
         problems = verify(folder, lambda size: bar.advance(task, size))
     for problem in problems:
@@ -235,11 +231,6 @@ def _has_text_files(corpus: Manifest) -> bool:
     """Return whether a corpus was made of text that a separator cuts into documents."""
     kinds = [kind_of(Path(file["file"])) or ("txt", "") for file in corpus.source.get("files", [])]  # or built in
     return any(kind == "txt" for kind, _ in kinds)
-
-
-def _reading_bar() -> Bar:
-    columns = BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    return Bar(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal(sys.stderr))
 
 
 @contextmanager

@@ -154,10 +154,10 @@ class Sieve:
 def choose_columns(columns: Mapping[str, bool], options: Options, name: str) -> tuple[str, list[str]]:
     """Return the column of the text, and all columns that are needed, the text's first and none twice.
 
-    ``columns`` are those of the file or data set ``name``, and whether each holds strings.
+    ``columns`` are those of the file or data set ``name``, and whether each holds strings, as far as is known.
 
     Raises:
-        UserError: one of them is not there, or it is not clear which is the text.
+        UserError: one of them is not there, it is not clear which is the text, or that holds something else.
     """
     text = options.text_column or DEFAULT_COLUMN
     strings = [column for column, is_string in columns.items() if is_string]
@@ -169,4 +169,7 @@ def choose_columns(columns: Mapping[str, bool], options: Options, name: str) -> 
         there = ", ".join(columns) or "none"
         advice = "; --text-column names the column of the text" if wanted == DEFAULT_COLUMN and not why else ""
         raise UserError(f"{name}: no column '{wanted}'{why}{nearest(wanted, columns)}; columns: {there}{advice}")
+    if not columns[text]:
+        others = f"; columns of strings: {', '.join(strings)}; --text-column names the column of the text"
+        raise UserError(f"{name}: column '{text}' holds no strings{others if strings else ''}")
     return text, list(dict.fromkeys([text, *(condition.column for condition in options.conditions)]))

@@ -206,15 +206,12 @@ def _record(value: Any, place: str, state: Position) -> Row:
 
 
 def _columns_of_records(rows: Iterator[Row]) -> Mapping[str, bool]:
-    """Return the keys of the first rows, in the order of their appearance."""
-    columns: dict[str, bool] = {}
+    """Return the keys of the first rows, in the order of their appearance; one with null alone may hold strings."""
+    types: dict[str, set[str]] = {}
     for row in islice(rows, ROWS_FOR_COLUMNS):
         for column, value in (row.values or {}).items():
-            if value is not None:
-                columns[column] = columns.get(column, True) and isinstance(value, str)
-            else:
-                columns.setdefault(column, True)
-    return columns
+            types.setdefault(column, set()).update([] if value is None else [kind(value)])
+    return {column: "string" in found or not found for column, found in types.items()}
 
 
 # --- .json --------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class HubDataset(Source):
         """
         state = state or {"library": self._beginning, "rows": 0, "lines": []}
         patience = Patience(self.description["asked_for"][0])
+        patience.is_known = True
         while True:
             try:
                 for batch in self._batches(state):
@@ -129,6 +130,7 @@ def open_dataset(
         return datasets.load_dataset(dataset, name=config, split=SPLIT, streaming=True, revision=commit, **options)
 
     commit = patience.attempt(lambda: hub.HfApi().dataset_info(dataset, revision=wanted).sha)
+    patience.is_known = True
     stream = patience.attempt(load)
     columns = patience.attempt(lambda: _columns(stream))
     column, needed = choose_columns(columns, options, asked_for)
@@ -149,7 +151,7 @@ def _columns(dataset: Any) -> Mapping[str, bool]:
         strings = ("string", "large_string", "string_view")
         return {name: getattr(feature, "dtype", None) in strings for name, feature in dataset.features.items()}
     rows = list(dataset.take(1))
-    return {name: isinstance(value, str) for row in rows for name, value in row.items()}
+    return {name: value is None or isinstance(value, str) for row in rows for name, value in row.items()}
 
 
 def _libraries(dataset: str) -> tuple[Any, Any]:

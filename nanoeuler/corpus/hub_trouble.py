@@ -25,6 +25,7 @@ class Patience:
     def __init__(self, asked_for: str, revision: str | None = None) -> None:
         self.asked_for = asked_for  # owner/name or owner/name:config
         self.revision = revision
+        self.is_known = False  # whether the hub has said that there is such a data set, and let us have it
         self._failures = 0
 
     def renew(self) -> None:
@@ -57,7 +58,7 @@ class Patience:
         if isinstance(error, UserError):
             raise error
         if not _is_passing(error):
-            raise _explained(error, self.asked_for, self.revision) from None
+            raise _explained(error, self) from None
         if self._failures == len(PAUSES):
             raise UserError(
                 f"{self.asked_for}: the hub does not answer as it should: {_words(error)} (tried {len(PAUSES) + 1} "
@@ -84,14 +85,15 @@ def _is_passing(error: Exception) -> bool:
     )
 
 
-def _explained(error: Exception, asked_for: str, revision: str | None) -> Exception:
+def _explained(error: Exception, about: Patience) -> Exception:
     """Return a :class:`UserError` that says what is wrong with what was asked for, or the error as it is."""
+    asked_for, revision = about.asked_for, about.revision
     dataset, _, config = asked_for.partition(":")
     names = {type(e).__name__ for e in _chain(error)}
     status, text = _status(error), str(error)
     if "OfflineModeIsEnabled" in names:
         return UserError(f"{asked_for}: HF_HUB_OFFLINE is set, and a data set of the hub takes the network")
-    if "GatedRepoError" in names or status == 403:
+    if "GatedRepoError" in names or status == 403 or (status == 401 and about.is_known):
         return UserError(
             f"{dataset}: the hub does not let us have it ({status or 'gated'}): accept the conditions on its "
             "page if it has any, and put a token that may read it into HF_TOKEN (or run: hf auth login)"
@@ -99,7 +101,7 @@ def _explained(error: Exception, asked_for: str, revision: str | None) -> Except
     if "RevisionNotFoundError" in names:
         which = f"no revision '{revision}'" if revision else "no such revision"
         return UserError(f"{dataset}: the hub knows {which} of it; --revision takes a branch, tag or commit")
-    if any(name.endswith("EntryNotFoundError") for name in names):
+    if any(name.endswith("EntryNotFoundError") for name in names) or (status == 404 and about.is_known):
         return UserError(f"{asked_for}: a file of it is not there any more (404): prepare it anew, in another folder")
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"} or status in (401, 404):
         known = [known.dataset for known in HUB_NAMES.values()]

@@ -43,6 +43,8 @@ def find_document(folder: Path, split: str, number: int, end_of_text: int) -> Do
                 return Document(path, start, np.array(tokens[start + 1 : stop]))
             before += 1
     there = f"{plural(before, 'document')}, numbered 0 to {before - 1:,}" if before else "no documents"
+    if not before and _shards(folder, split):
+        there = f"no end-of-text token, {end_of_text}: is it another tokenizer's? --tokenizer names that of shards"
     raise UserError(f"{folder}: no document {number:,} in {split}: it has {there}")
 
 

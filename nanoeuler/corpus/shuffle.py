@@ -35,13 +35,14 @@ class Permutation:
 
     It is a cipher: a Feistel network turns a number of 2h bits into another one to one, whatever its round function,
     and a number that leaves 0 .. n - 1 goes through once more until it is back (Black and Rogaway 2002, "Ciphers with
-    arbitrary finite domains"), which takes fewer than four turns on average, since n is more than a quarter of 4**h.
+    arbitrary finite domains"). That takes fewer than four turns on average, n being more than a quarter of 4**h, but
+    for the few n below 5.
     """
 
     def __init__(self, n: int, keys: np.ndarray) -> None:
         """Take one key, uint64, for each round."""
         self.n, self.keys = n, keys
-        half = max(2, -(-(n - 1).bit_length() // 2))  # h: even the smallest has 16 numbers to mix
+        half = max(2, -(-(n - 1).bit_length() // 2))  # h: even for the smallest n there are 16 numbers to mix
         self._shift, self._mask = np.uint64(half), np.uint64(2**half - 1)
 
     def __call__(self, places: np.ndarray) -> np.ndarray:

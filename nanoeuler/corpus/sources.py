@@ -51,6 +51,8 @@ def open_source(
     if match := DATASET.fullmatch(only):
         lines = any(match["dataset"] == known.dataset and known.rows_are_lines for known in HUB_NAMES.values())
         return open_dataset(match["dataset"], match["config"], options, lines, earlier)
+    if address := re.match(rf"(https?://[^/]+|hf:/)/datasets/({DATASET.pattern})", only):
+        raise UserError(f"'{only}' is an address; a data set of the hub is given as {address['dataset']}")
     raise UserError(
         f"'{only}' is neither a file or folder, nor a known corpus{nearest(only, NAMES)}, nor a data set of the hub as "
         f"owner/name or owner/name:config; known corpora are {', '.join(NAMES)}"

@@ -123,9 +123,8 @@ def _file_documents(path: Path, pattern: str, separators: Sequence[str]) -> Iter
     with path.open("rb") as file:
         while True:
             start = file.tell() - len(decoder.getstate()[0])  # of what is decoded next
-            block = file.read(
-                max(BLOCK, len(pending))
-            )  # as much again: a document without an end is looked at log N times
+            # As much again as there is already: a document without an end is searched for one log N times.
+            block = file.read(max(BLOCK, len(pending)))
             try:
                 pending += decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:

@@ -19,8 +19,9 @@ from nanoeuler.tokenizer.load import make_tokenizer
 from nanoeuler.tokenizer.patterns import PATTERNS
 
 SENTENCE = "Tokenizers don't see letters: they see 1234 pieces — naïve café, 東京, 🚀.\n    return x"
-#: Backgrounds that follow each other, with black on them.
+#: Backgrounds that follow each other, with black on them; and for terminals of few colours.
 COLOURS = ("#aecbfa", "#fde293", "#a8dab5", "#f6aea9", "#d7aefb")
+FEW_COLOURS = ("cyan", "yellow", "green", "magenta", "white")
 #: Characters of a text that are shown cut.
 MOST_SHOWN = 2000
 #: Bytes of a token that are shown.
@@ -115,7 +116,7 @@ def bytes_per_token(tokenizer: Tokenizer, text: str) -> list[str]:
 def readable(token: bytes) -> str:
     r"""Return a token as Python would write it, as text if it is text; of one that is very long the beginning.
 
-    >>> readable(" né".encode()), readable(b"\xe2\x82"), readable(b"-" * 1000)[-16:]
+    >>> readable(" né".encode()), readable(b"\xe2\x82"), readable(b"-" * 1000)[-17:]
     ("' né'", "b'\\xe2\\x82'", "-'... 1,000 bytes")
     """
     cut, size = token[:MOST_BYTES], ""
@@ -134,7 +135,8 @@ def show_cut(tokenizer: Tokenizer, text: str, ids_below: bool = False) -> None:
     for line in lines_of_tokens(tokenizer, text):
         pieces = [encodable(piece, sys.stdout) for _, piece in line]
         if console:
-            styles = [f"black on {COLOURS[i % len(COLOURS)]}" for i in range(len(pieces))]
+            colours = COLOURS if console.color_system in ("256", "truecolor") else FEW_COLOURS
+            styles = [f"black on {colours[i % len(colours)]}" for i in range(len(pieces))]
             console.print(Text.assemble(*zip(pieces, styles, strict=True)), soft_wrap=True)
         else:
             say("|".join(pieces))

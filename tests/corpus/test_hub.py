@@ -183,7 +183,7 @@ print(json.dumps([sum((b.documents for b in batches), []), sum((b.notes for b in
 def test_errors(hub: Hub) -> None:
     write_fineweb_edu(hub.folder, files=1)
     page = {"text": ["a page"]}
-    for name in ("private", "gated", "away", "damaged", "script", "test_only", "odd", "lost"):
+    for name in ("private", "gated", "away", "damaged", "script", "test_only", "odd", "lost", "vanished", "expired"):
         write_parquet(hub.folder / "owner" / name / "train.parquet", page)
     (hub.folder / "owner/damaged/train.parquet").write_bytes(b"PAR1 and no more PAR1")
     (hub.folder / "owner/script/script.py").write_text("")
@@ -191,6 +191,8 @@ def test_errors(hub: Hub) -> None:
     (hub.folder / "owner/odd/train.parquet").rename(hub.folder / "owner/odd/train.xyz")
     hub.misbehave("/owner/private", status=401)
     hub.misbehave("/owner/gated", status=403, headers={"X-Error-Code": "GatedRepo"})
+    hub.misbehave("owner/vanished/.*parquet", status=404)  # without the hub's own code of what is not found
+    hub.misbehave("owner/expired/.*parquet", status=401)
     hub.misbehave("owner/away/resolve", status=500)
     hub.misbehave("owner/lost/.*parquet", status=404, headers={"X-Error-Code": "EntryNotFound"})
     got = run(
@@ -203,8 +205,10 @@ print(json.dumps({
     "condition": failure("fineweb-edu", Options(conditions=(four,))),
     "type": failure("fineweb-edu", Options(conditions=(parse_condition("score == 'high'"),))),
     "revision": failure("fineweb-edu", Options(revision="no-such-branch")),
+    "numbers": failure("fineweb-edu", Options(text_column="score")),
+    "address": failure("https://huggingface.co/datasets/HuggingFaceFW/fineweb-edu/tree/main"),
     **{name: failure("owner/" + name)
-       for name in ("private", "gated", "away", "damaged", "script", "test_only", "odd", "lost")},
+       for name in "private gated away damaged script test_only odd lost vanished expired".split()},
 }))
 """,
     )
@@ -223,6 +227,10 @@ print(json.dumps({
         "test_only": "owner/test_only: no split 'train' in it; there are test",
         "odd": "owner/odd: no files in it that datasets can read",
         "lost": "owner/lost: a file of it is not there any more (404)",
+        "vanished": "owner/vanished: a file of it is not there any more (404)",
+        "expired": "owner/expired: the hub does not let us have it (401)",
+        "numbers": "fineweb-edu:sample-10BT: column 'score' holds no strings; columns of strings: text, id, dump",
+        "address": "is an address; a data set of the hub is given as HuggingFaceFW/fineweb-edu",
     }
     assert [f"{name}: {got[name]}" for name, part in expected.items() if part not in (got[name] or "")] == []
 

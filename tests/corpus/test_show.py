@@ -58,5 +58,7 @@ def test_shards_before_it_are_not_searched(owls, monkeypatch):
 
 def test_llmc_shards_without_a_document(tmp_path):
     write_shard(tmp_path / "a_val_000000.bin", np.arange(9), NARROW)
-    with pytest.raises(UserError, match="no document 0 in val: it has no documents"):
+    with pytest.raises(UserError, match=r"no document 0 in val: it has no end-of-text token, 50256: .* --tokenizer"):
         find_document(tmp_path, "val", 0, 50256)
+    with pytest.raises(UserError, match="no document 0 in train: it has no documents"):
+        find_document(tmp_path, "train", 0, 50256)

@@ -358,6 +358,9 @@ def test_columns_that_do_not_suit(tmp_path: Path, kind: str) -> None:
             read(open_source(path, options))
         assert message in str(error.value)
     assert read(open_source(path, Options(text_column="title"))) == ["b"]
+    if kind != "csv":  # in which all is strings
+        with pytest.raises(UserError, match=r"column 'n' holds no strings; columns of strings: text; --text-column"):
+            open_source(write(tmp_path / f"b.{kind}", ["a"], n=[1]), Options(text_column="n"))
 
 
 def test_the_only_column_of_strings_is_the_text(tmp_path: Path) -> None:

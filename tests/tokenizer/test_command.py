@@ -1,16 +1,19 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from byte_pairs import TEXT, learn
+from tokenizer.byte_pairs import learn
+from tokenizer.texts import TEXT
 
 from nanoeuler.errors import run_command
-from nanoeuler.tokenizer import BPETokenizer, load_tokenizer, train
+from nanoeuler.tokenizer import BPETokenizer, CharTokenizer, load_tokenizer, train
 from nanoeuler.tokenizer.__main__ import main
+from nanoeuler.tokenizer.alphabet import BYTES
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +38,25 @@ def feed(monkeypatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
+def saved(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def archive() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, ids=np.arange(3))
+    return file.getvalue()
+
+
 class TestTrain:
     def test_then_all_the_rest(self, text, tmp_path, capsys):
         out = tmp_path / "out"
         assert run("train", "--input", text, "--vocab-size", 300, "--out", out, "--workers", 1) == 0
         said = capsys.readouterr().out
-        assert "vocabulary 300: 256 bytes, 43 merges, <|endoftext|>" in said
-        assert f"inspect --tokenizer {out}" in said
+        assert "vocabulary 300: 256 bytes, 43 merges, 1 special token\n" in said
+        assert f"inspect --tokenizer {out}\n" in said
         tokenizer = load_tokenizer(out)
         size, tokens = len(TEXT.encode()), len(tokenizer.encode(TEXT))
         assert f"{size / tokens:.2f} bytes per token on the first" in said
@@ -84,6 +99,40 @@ class TestTrain:
         assert run("train", "--input", tmp_path / "twice.txt", "--vocab-size", 280, "--out", tmp_path / "two") == 0
         assert load_tokenizer(out).merges == load_tokenizer(tmp_path / "two").merges
 
+    def test_no_text_at_all(self, tmp_path, capsys):
+        (tmp_path / "empty.txt").touch()
+        assert run("train", "--input", tmp_path / "empty.txt", "--out", tmp_path / "out") == 2
+        assert "no text in the input" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+
+    def test_what_it_says_can_be_printed_anywhere_and_pasted_into_a_shell(self, text, tmp_path, capsys):
+        out = tmp_path / "two words\x1b[31m"
+        special = ["\x1b[2J", "a\nb"]
+        assert run("train", "--input", text, "--out", out, "--vocab-size", 300, "--special", *special) == 0
+        said = capsys.readouterr().out
+        assert "--tokenizer '" + str(out).replace("\x1b", r"\x1b") + "'\n" in said
+        assert "41 merges, 3 special tokens\n" in said
+        assert run("inspect", "--tokenizer", out) == 0
+        said += capsys.readouterr().out
+        assert r"'<|endoftext|>' 297, '\x1b[2J' 298, 'a\nb' 299" in said
+        assert "\x1b" not in said
+
+    def test_a_word_for_the_same_thing_is_said_once(self, text, tmp_path, capsys):
+        assert run("train", "--input", text, "--out", tmp_path / "out", "--vocab-size", 300, "--workers", 1) == 0
+        assert capsys.readouterr().err.count("counting") == 1
+
+    def test_pairs_that_are_too_rare(self, text, tmp_path, capsys):
+        assert run("train", "--input", text, "--out", tmp_path / "out", "--min-frequency", 6) == 0
+        assert "fewer than asked for: the text has no more pairs to merge that occur 6 times" in capsys.readouterr().out
+
+    @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="this user may write anywhere")
+    def test_a_folder_that_may_not_be_written_to_is_named_at_once(self, text, tmp_path, capsys):
+        (tmp_path / "locked").mkdir(0o555)
+        assert run("train", "--input", text, "--out", tmp_path / "locked" / "out") == 2
+        said = capsys.readouterr().err
+        assert f"{tmp_path / 'locked'} is read-only" in said
+        assert "counting" not in said
+
     def test_a_text_that_has_no_more_pairs(self, tmp_path, capsys):
         (tmp_path / "text.txt").write_text("aaaa")
         assert run("train", "--input", tmp_path / "text.txt", "--out", tmp_path / "out", "--workers", 1) == 0
@@ -96,6 +145,7 @@ class TestTrain:
             (["--vocab-size", 200], "'200' is not a whole number of at least 257"),
             (["--vocab-size", 257, "--special", "<a>"], "the bytes and special tokens alone are 258"),
             (["--vocab-size", "many"], "--vocab-size"),
+            (["--vocab-size", 10**9], "not a whole number from 257 to 1114112"),
             (["--pattern", "gpt22"], "unknown pattern 'gpt22' (did you mean 'gpt2'?)"),
             (["--pattern", "("], "pattern"),
             (["--format", "gpt2", "--pattern", "gpt4"], "has no place for a pattern"),
@@ -123,6 +173,8 @@ class TestTrain:
         assert not (tmp_path / "out").exists()
         assert run("train", "--input", text, "--out", text) == 2
         assert "goes into a folder" in capsys.readouterr().err
+        assert run("train", "--input", text, "--out", text / "out") == 2
+        assert f"cannot write there: {text} is a file" in capsys.readouterr().err
         (tmp_path / "vocab.json").touch()
         assert run("train", "--input", text, "--out", tmp_path) == 2
         assert "another tokenizer's vocab.json" in capsys.readouterr().err
@@ -139,13 +191,14 @@ class TestTrain:
 class TestEncodeAndDecode:
     def test_there_and_back(self, folder, text, capsys, monkeypatch, tmp_path):
         tokenizer = load_tokenizer(folder)
-        for source in (["--text", TEXT], [text], []):
+        for source in (["--text", TEXT], [text], ["-"], []):
             feed(monkeypatch, TEXT.encode())
             assert run("encode", "--tokenizer", folder, *source) == 0
             ids = capsys.readouterr().out
             assert ids.split() == [str(i) for i in tokenizer.encode(TEXT)]
         (tmp_path / "ids.txt").write_text(ids)
-        for source in (ids.split(), [tmp_path / "ids.txt"], []):
+        listed = str(tokenizer.encode(TEXT).tolist())
+        for source in (ids.split(), [ids], [listed], [ids.replace(" ", ",")], [tmp_path / "ids.txt"], ["-"], []):
             feed(monkeypatch, ids.replace(" ", ", ").encode())
             assert run("decode", "--tokenizer", folder, *source) == 0
             assert capsys.readouterr().out == TEXT
@@ -156,6 +209,8 @@ class TestEncodeAndDecode:
         ids = load_tokenizer(folder).encode(TEXT)
         assert np.load(path).tolist() == ids.tolist()
         assert capsys.readouterr().out == f"{path}: {len(ids):,} ids\n"
+        assert run("encode", "--tokenizer", "byte", "--text", "a", "--out", tmp_path / "one.npy") == 0
+        assert capsys.readouterr().out.endswith("one.npy: 1 id\n")
         assert run("decode", "--tokenizer", folder, path) == 0
         assert capsys.readouterr().out == TEXT
 
@@ -180,6 +235,9 @@ class TestEncodeAndDecode:
             (["encode", "--text", "a"], "--tokenizer"),
             (["encode", "--tokenizer", "byte"], "standard input:2: not UTF-8 text: byte 5 is 0xff"),
             (["decode", "--tokenizer", "byte", "1", "x"], "the command line: 'x' is no token id"),
+            (["encode", "--tokenizer", "byte", "--text", "a", "--out", "ids.txt"], "a name that ends in .npy"),
+            (["decode", "--tokenizer", "byte", "1.5"], "1.5: cannot read it"),
+            (["decode", "--tokenizer", "byte", "1", "1.5"], "'1.5' is no token id"),
             (["decode", "--tokenizer", "byte", "missing.npy"], "missing.npy: cannot read it"),
             (["decode", "--tokenizer", "char", "1"], "characters of a char tokenizer"),
             (["decode", "--tokeniser", "byte", "1"], "--tokenizer"),
@@ -193,7 +251,17 @@ class TestEncodeAndDecode:
         assert run(*arguments) == 2
         assert said in capsys.readouterr().err
 
-    @pytest.mark.parametrize("content", [b"", b"text", np.arange(3.0)])
+    @pytest.mark.parametrize(
+        "content",
+        [
+            pytest.param(b"", id="empty"),
+            pytest.param(b"text", id="text"),
+            pytest.param(np.arange(3.0), id="floats"),
+            pytest.param(archive(), id="several arrays"),
+            pytest.param(saved(np.arange(3)).replace(b"(3,)", b"(9999999999999,)"), id="too large"),
+            pytest.param(saved(np.arange(3))[:-1], id="cut off"),
+        ],
+    )
     def test_arrays_of_something_else(self, content, tmp_path, capsys):
         path = tmp_path / "ids.npy"
         path.write_bytes(content) if isinstance(content, bytes) else np.save(path, content)
@@ -229,6 +297,31 @@ class TestInspect:
         for kind in ("byte", "char"):
             assert run("inspect", "--tokenizer", kind, "--file", text) == 0
             assert f"{kind} tokenizer" in capsys.readouterr().out
+
+    def test_of_a_saved_char_tokenizer_its_own_characters_are_shown(self, tmp_path, capsys):
+        CharTokenizer("hello\x1b").save(tmp_path)
+        assert run("inspect", "--tokenizer", tmp_path) == 0
+        assert capsys.readouterr().out.endswith("\\x1b|e|h|l|o\n")
+
+    def test_what_is_long_is_cut(self, tmp_path, capsys):
+        a = BYTES.index(b"a")
+        special = {f"<{i}>": 300 + i for i in range(300)}
+        BPETokenizer([(a, a), *((i, i) for i in range(256, 275))], special=special).save(tmp_path)
+        assert run("inspect", "--tokenizer", tmp_path, "--text", "ab" * 2000) == 0
+        said = capsys.readouterr().out
+        assert "'<9>' 309 and 290 more\n" in said
+        assert f"'{'a' * 60}'... 1,048,576 bytes\n" in said
+        assert said.endswith("b\n... these were the first 2,000 of 4,000 characters\n")
+        assert len(said) < 10_000
+
+    def test_few_colours_differ_too(self, capsys, monkeypatch):
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("COLORTERM", raising=False)
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        assert run("inspect", "--tokenizer", "byte", "--text", "aaaaa", "--longest", 0) == 0
+        last = capsys.readouterr().out.rstrip("\n").split("\n")[-1]
+        assert len(set(re.findall("\x1b\\[30;4\\dm", last))) == 5
 
     def test_in_colours_on_a_terminal(self, capsys, monkeypatch):
         monkeypatch.setenv("TERM", "xterm-256color")

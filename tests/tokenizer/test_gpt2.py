@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tiktoken
 import tiktoken_ext.openai_public
-from byte_pairs import AWKWARD, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizer.texts import AWKWARD, texts
 
 from nanoeuler.download import cache_folder
 from nanoeuler.errors import UserError
@@ -225,7 +225,7 @@ def huggingface(tokenizer, tmp_path_factory):
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=texts)
+@given(text=texts())
 def test_hugging_faces_library_gives_the_same_ids_from_what_we_write(tokenizer, huggingface, text):
     assert huggingface.encode(text).ids == tokenizer.encode(text).tolist()
 

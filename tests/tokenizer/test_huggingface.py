@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from byte_pairs import AWKWARD, TEXT, learn, texts
 from hypothesis import given, settings
+from tokenizer.byte_pairs import learn
+from tokenizer.texts import AWKWARD, TEXT, texts
 
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import BPETokenizer, load_tokenizer
@@ -38,7 +39,7 @@ def theirs(folder):
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=texts)
+@given(text=texts())
 def test_tokenizers_gives_the_same_ids(tokenizer, theirs, text):
     assert theirs.encode(text).ids == tokenizer.encode(text).tolist()
 
@@ -95,7 +96,7 @@ def trained_elsewhere(request, tmp_path_factory):
 
 
 @settings(max_examples=200, deadline=None)
-@given(text=texts)
+@given(text=texts())
 def test_a_file_of_theirs(trained_elsewhere, text):
     theirs, ours = trained_elsewhere
     assert ours.encode(text).tolist() == theirs.encode(text).ids
@@ -124,8 +125,50 @@ def test_a_vocabulary_of_ranks_is_written_with_every_pair(tmp_path):
         assert theirs.encode(text).ids == ours.encode(text).tolist() == ours.encode_definition(text).tolist()
 
 
-def test_a_pattern_that_they_would_read_otherwise_is_not_written_for_them(tmp_path):
-    tokenizer = BPETokenizer([], r"\p{N}{1,3}+|\P{N}+")
+@pytest.fixture(
+    scope="module",
+    params=[
+        r" ?\p{L}+|\s+|[^\s\p{L}]",
+        r"\p{Han}+|\p{L}{1,4}|[\s\S]",
+        r"(?<=\s)\d+|(?<!a)b(?=c)|[^\d]+?|\d",
+        r"(?:a|b)+?c|\p{N}++|(?!x)[\s\S]{1,2}|x",
+        r"(?i:'s|'t|'ll)|[^\r\n]+|[\r\n]{2,}|\n|\r",
+        r"[$^.|]+|\.|\$|.|\n",
+    ],
+)
+def cut_by_a_pattern_of_its_own(request, tmp_path_factory):
+    tokenizer = BPETokenizer(learn(TEXT, 50), request.param)
+    folder = tmp_path_factory.mktemp("own")
+    tokenizer.save(folder)
+    return tokenizer, tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=texts())
+def test_patterns_that_are_written_are_read_alike(cut_by_a_pattern_of_its_own, text):
+    ours, theirs = cut_by_a_pattern_of_its_own
+    assert theirs.encode(text).ids == ours.encode(text).tolist()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\p{N}{1,3}+|\P{N}+",
+        r"(?s:.)",
+        r"\w+|\W",
+        r"\b\p{L}+|[\s\S]",
+        r"^a|[\s\S]",
+        r"a$|[\s\S]",
+        r"(?i:ss)|[\s\S]",
+        r"(?i)k|[\s\S]",
+        r"(?<=a+)b|[\s\S]",
+        r"(?P<a>a)|[\s\S]",
+        r"\x61|[\s\S]",
+        r"\pL+|\PL",
+    ],
+)
+def test_a_pattern_that_they_would_read_otherwise_is_not_written_for_them(tmp_path, pattern):
+    tokenizer = BPETokenizer([], pattern)
     tokenizer.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["nanoeuler_tokenizer.json"]
     assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
@@ -154,20 +197,21 @@ SPLIT = {"type": "Split", "pattern": {"Regex": "a|[^a]+"}, "behavior": "Isolated
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (replace(normalizer={"type": "NFC"}), "changes text first .normalizer NFC"),
-        (change(type="Unigram"), "of the kind Unigram"),
+        (replace(normalizer={"type": "NFC"}), "changes text first .normalizer 'NFC'"),
+        (change(type="Unigram"), "of the kind 'Unigram'"),
+        (cut_by(SPLIT | {"pattern": {"Regex": r"(?s:.)"}}, BYTE_LEVEL), r"'\(\?s:\.\)' in the pattern"),
         (change(dropout=0.1), "dropout is 0.1"),
         (change(unk_token="<unk>"), "unk_token is '<unk>'"),
         (change(byte_fallback=True), "byte_fallback"),
         (change(continuing_subword_prefix="##"), "continuing_subword_prefix"),
         (change(end_of_word_suffix="</w>"), "end_of_word_suffix"),
         (replace(pre_tokenizer=None), "cut by None"),
-        (replace(pre_tokenizer={"type": "Whitespace"}), "cut by Whitespace"),
+        (replace(pre_tokenizer={"type": "Whitespace"}), "cut by 'Whitespace'"),
         (replace(pre_tokenizer=BYTE_LEVEL | {"add_prefix_space": True}), "add_prefix_space"),
         (replace(pre_tokenizer={"type": "ByteLevel"}), "add_prefix_space"),
         (replace(pre_tokenizer=BYTE_LEVEL), "here it is none"),
         (cut_by(SPLIT, BYTE_LEVEL | {"use_regex": True}), "here it is two"),
-        (cut_by(SPLIT, SPLIT, BYTE_LEVEL), "cut by Split, Split, ByteLevel"),
+        (cut_by(SPLIT, SPLIT, BYTE_LEVEL), "cut by 'Split', 'Split', 'ByteLevel'"),
         (cut_by(SPLIT | {"behavior": "Removed"}, BYTE_LEVEL), "behavior Isolated"),
         (cut_by(SPLIT | {"invert": True}, BYTE_LEVEL), "not inverted"),
         (cut_by(SPLIT | {"pattern": {"String": "a"}}, BYTE_LEVEL), "by a Regex"),

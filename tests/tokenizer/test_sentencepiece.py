@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from byte_pairs import AWKWARD, TEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizer.texts import AWKWARD, TEXT
 
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer import Llama2cTokenizer, load_tokenizer

@@ -183,6 +183,11 @@ def test_library_on_a_large_vocabulary(vocab_size: int) -> None:
     assert check([text], vocab_size) == vocab_size - 257
 
 
+def test_a_word_of_a_megabyte() -> None:
+    """Its pair is there in half a million places, and it must be looked through once and not as many times."""
+    assert train_bpe({b"a" * 2**20: 1}, 100) == [(A, A), *((i, i) for i in range(256, 275))]
+
+
 def test_library_stops_where_we_do() -> None:
     """A text that runs out of pairs gives fewer merges than were wanted."""
     assert check(["to be or not to be, that is the question " * 3], 4096) < 50

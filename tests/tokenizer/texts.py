@@ -24,8 +24,39 @@ PIECES = [
     ),
 ]
 
+#: A text to learn from.
+TEXT = (
+    "The tokenizer's merges, the merges' tokens; they'll be there THEN.  Then the naïve café in 東京 and 東京都 🚀🚀 "
+    "1234 12345 0.5\n\n\tdef the(self):\r\n        return the + 'the'\n        # ----------------\n"
+) * 3
+
+#: Whole texts, to be named in tests.
+AWKWARD = [
+    "",
+    " ",
+    "Hello, world!",
+    "<|endoftext|>",
+    "a<|endoftext|>\n<|endoftext|> b",
+    "I'll don't we've he'd they're O'S 'S ''s",
+    "   leading and trailing   ",
+    "\n\n\n  \n\t\r\n tabs\t\tand\r\nlines\n",
+    "x\u00a0y\u2003z\u3000\u2028\u0085w \x1c\x1f x",
+    "naïve café e\u0301 ﬁ ß İ",
+    "日本語のテキスト 한국어 العربية हिन्दी",
+    "😀👩‍👩‍👧‍👦🇪🇺 \U0010ffff\ufeff\ufffd",
+    "1234567890 ½ ² ⅷ ١٢٣ 3.14e-10",
+    "\0\x01\x7f\x80",
+    "a" * 300,
+    "!" * 300 + " " * 300,
+    " " * 300 + "x",
+    "def f(x):\n        return x  # comment\n",
+]
+
+#: What merges learned from :data:`TEXT` have something to do with.
+LETTERS = [*" ethnrs'THN1.-é東京🚀", "the", " then", "12"]
+
 
 def texts(size: int = 30) -> st.SearchStrategy[str]:
-    """Return a strategy of texts of up to ``size`` such pieces or single characters of all Unicode."""
-    characters = st.characters(exclude_categories=["Cs"])
-    return st.lists(st.one_of(st.sampled_from(PIECES), characters), max_size=size).map("".join)
+    """Return a strategy of texts of up to ``size`` of those pieces, letters, or single characters of all Unicode."""
+    piece = st.sampled_from(PIECES) | st.sampled_from(LETTERS) | st.characters(exclude_categories=["Cs"])
+    return st.lists(piece, max_size=size).map("".join)
