@@ -13,7 +13,7 @@ from nanoeuler.console import byte_bar, is_terminal, plural, visible
 from nanoeuler.corpus import manifest
 from nanoeuler.corpus.documents import Options
 from nanoeuler.corpus.filters import parse_condition
-from nanoeuler.corpus.formats import kind_of
+from nanoeuler.corpus.formats import kind_asked_for
 from nanoeuler.corpus.manifest import SPLITS, Manifest
 from nanoeuler.corpus.names import NAMES
 from nanoeuler.corpus.prepare import Settings, earlier_source, prepare
@@ -214,10 +214,16 @@ def _tell(folder: Path, corpus: Manifest, settings: Settings, progress: Progress
                 f"({text_bytes / (tokens - documents):.2f} bytes each) in {plural(len(corpus.of(split)), 'shard')}"
             )
     for reason, rows in corpus.skipped.items():
-        progress.note(f"left out {plural(rows, 'row')}: {reason}")
+        not_met = " is not met" if reason in corpus.settings.get("filter", ()) else ""
+        progress.note(f"left out {plural(rows, 'row')}: {reason}{not_met}")
     empty = next((split for split in SPLITS if not corpus.of(split)), None)
     if empty and settings.val_fraction:
-        cut = ": --separator says where a text file is cut" if _has_text_files(corpus) else ""
+        cut = (
+            ": a text file is one document, unless --separator says where it is cut (or train on the file itself, "
+            "whose end is then for validation: --data.dataset FILE --data.tokenizer_path TOKENIZER)"
+            if _has_text_files(corpus)
+            else ""
+        )
         progress.warning(
             f"no document fell to {'validation' if empty == 'val' else 'training'}, which is by the hash of each "
             f"({settings.val_fraction:g} to validation). Another --val-fraction helps; so do more documents{cut}"
@@ -229,7 +235,7 @@ def _tell(folder: Path, corpus: Manifest, settings: Settings, progress: Progress
 
 def _has_text_files(corpus: Manifest) -> bool:
     """Return whether a corpus was made of text that a separator cuts into documents."""
-    kinds = [kind_of(Path(file["file"])) or ("txt", "") for file in corpus.source.get("files", [])]  # or built in
+    kinds = [kind_asked_for(Path(file["file"])) for file in corpus.source.get("files", [])]  # or built in
     return any(kind == "txt" for kind, _ in kinds)
 
 

@@ -447,3 +447,13 @@ def kind_of(path: Path) -> tuple[str, str] | None:
     if suffix not in FORMATS or (suffix == "parquet" and compression):
         return None
     return suffix, compression
+
+
+def kind_asked_for(path: Path) -> tuple[str, str]:
+    """Return how to read a file that was asked for by its own name: as text, if its name tells nothing else.
+
+    >>> kind_asked_for(Path("a.csv")), kind_asked_for(Path("README.md")), kind_asked_for(Path("LICENSE.gz"))
+    (('csv', ''), ('txt', ''), ('txt', '.gz'))
+    """
+    suffix = path.suffix.lower()
+    return kind_of(path) or ("txt", suffix if suffix in COMPRESSIONS else "")

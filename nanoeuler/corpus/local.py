@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from nanoeuler.console import plural
 from nanoeuler.corpus import manifest
 from nanoeuler.corpus.documents import DEFAULT_COLUMN, Batch, Options, Sieve, Source, choose_columns
-from nanoeuler.corpus.formats import BEGINNING, COMPRESSIONS, FORMATS, File, kind_of
+from nanoeuler.corpus.formats import BEGINNING, COMPRESSIONS, FORMATS, File, kind_asked_for, kind_of
 from nanoeuler.corpus.unfinished import HIDDEN
 from nanoeuler.errors import UserError
 
@@ -84,6 +84,8 @@ def open_text(name: str, text: str, separator: str, options: Options, descriptio
 def open_files(paths: Sequence[str | Path], options: Options) -> LocalFiles:
     """Return the documents of files, of all files in folders and of what globs match: sorted within each of these.
 
+    Of a folder only the kinds of file that documents come in are read; any other is read as text if it is named.
+
     Raises:
         UserError: one of them is missing or cannot be read, or there is not one file of a known kind.
     """
@@ -98,16 +100,13 @@ def open_files(paths: Sequence[str | Path], options: Options) -> LocalFiles:
 
 def _file(path: Path) -> File:
     name = path.as_posix()
-    known = kind_of(path)
-    if known is None:
-        raise UserError(f"{name}: not a kind of file that documents are read from; these are {KNOWN}")
 
     def opener() -> BinaryIO:
         return path.open("rb")
 
     try:
         status = path.stat()
-        return File(name, *known, status.st_size, opener, status.st_mtime_ns)
+        return File(name, *kind_asked_for(path), status.st_size, opener, status.st_mtime_ns)
     except OSError as error:
         raise UserError(f"{name}: cannot read it: {error.strerror}") from None
 
@@ -133,7 +132,9 @@ def _expand(wanted: str | Path, notes: list[str]) -> list[Path]:
     corpora = {here: _is_corpus(here) for here in {match.parent for match in matches}}
     notes += [_left_out(here) for here in sorted(here for here, is_one in corpora.items() if is_one)]
     files = [match for match in matches if match.is_file() and not corpora[match.parent]]
-    return _usable(files, str(wanted), 0, notes)
+    if not files:
+        raise UserError(f"{path}: no file matches this pattern, only folders")
+    return files
 
 
 def _walk(folder: Path, notes: list[str]) -> list[Path]:
@@ -171,14 +172,23 @@ def _fail(error: OSError) -> None:
 
 
 def _usable(files: list[Path], wanted: str, hidden: int, notes: list[str]) -> list[Path]:
-    """Return the files of known kinds, and note what is left out."""
+    """Return a folder's files of known kinds, and note what is left out."""
     usable = [path for path in files if kind_of(path)]
     unknown = Counter(path.suffix or "no ending" for path in files if not kind_of(path))
     left_out = [f"{plural(count, 'file')} ({ending})" for ending, count in sorted(unknown.items())]
     left_out += [plural(hidden, "hidden file")] * bool(hidden)
+    how = _how(wanted, unknown)
     if not usable:
         there = f"; in it: {', '.join(left_out)}" if left_out else ""
-        raise UserError(f"{wanted}: no file to read documents from{there}; such files are {KNOWN}")
+        raise UserError(
+            f"{wanted}: no file to read documents from{there}; such files are {KNOWN}{how}"
+        )
     if left_out:
-        notes.append(f"{wanted}: left out: {', '.join(left_out)}")
+        notes.append(f"{wanted}: left out: {', '.join(left_out)}{how}")
     return usable
+
+
+def _how(folder: str, unknown: Counter[str]) -> str:
+    """Return how to have files of an unknown kind read after all."""
+    ending = next((ending for ending, _ in unknown.most_common() if ending.startswith(".")), None)
+    return f"; what is named is read as text, such as '{folder}/**/*{ending}'" if ending else ""

@@ -149,7 +149,8 @@ def _finished(folder: Path, identity: dict[str, Any]) -> Manifest:
     found = read_manifest(folder)
     if changed := differences({key: getattr(found, key) for key in identity}, identity):
         raise UserError(
-            f"{folder} holds another corpus ({'; '.join(changed)}): give this one a folder of its own with --out"
+            f"{folder} holds another corpus ({'; '.join(changed)}): give this one a folder of its own with --out, or "
+            "remove that one (--restart gives up unfinished ones only)"
         )
     try:
         for shard in found.shards:

@@ -76,7 +76,7 @@ def read_shard(path: Path) -> np.ndarray:
         with path.open("rb") as file:
             head = file.read(HEADER_BYTES)
     except FileNotFoundError:
-        raise UserError(f"{path}: missing; prepare the corpus again to have it back") from None
+        raise UserError(f"{path}: missing") from None
     except OSError as error:
         raise UserError(f"{path}: cannot read it: {error.strerror}") from None
     if len(head) < HEADER_BYTES:

@@ -68,6 +68,9 @@ def differences(old: Any, new: Any, where: str = "") -> list[str]:
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
         return [d for i, (a, b) in pairs for d in differences(a, b, f"{where}[{i}]")]
+    if isinstance(old, list) and isinstance(new, list):
+        gone, come = ([x for x in some if x not in others] for some, others in ((old, new), (new, old)))
+        return [f"{where} lost {_short(x)}" for x in gone[:2]] + [f"{where} gained {_short(x)}" for x in come[:2]]
     return [] if old == new else [f"{where} was {_short(old)}, now {_short(new)}"]
 
 

@@ -31,7 +31,7 @@ _ID_OF_BYTE = bytes(BYTES.index(bytes([byte])) for byte in range(256))
 def train_bpe_definition(counts: Mapping[bytes, int], merges: int, min_frequency: int = 0) -> list[Pair]:
     """Return the same as :func:`train_bpe`: slow, and to be read.
 
-    >>> train_bpe_definition({b"abab": 2, b"bc": 3}, 2)  # a b is there 4 times, then ab ab twice
+    >>> train_bpe_definition({b"abab": 2, b"bc": 3}, 2)  # a b is there 4 times, then b c 3 times; the id of a is 64
     [(64, 65), (65, 66)]
     """
     words = [(list(pretoken.translate(_ID_OF_BYTE)), count) for pretoken, count in counts.items()]

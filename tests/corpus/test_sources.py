@@ -382,7 +382,10 @@ def test_a_folder_is_read_in_order_and_what_is_left_out_is_told(tmp_path: Path) 
     (folder / "LICENSE").write_text("left out")
     source = open_source(folder)
     assert read(source) == ["a.txt", "b/10.jsonl", "b/2.txt", "c.TXT"]
-    assert source.notes == [f"{folder}: left out: 1 file (.md), 1 file (no ending), 2 hidden files"]
+    assert source.notes == [
+        f"{folder}: left out: 1 file (.md), 1 file (no ending), 2 hidden files"
+        f"; what is named is read as text, such as '{folder}/**/*.md'"
+    ]
     assert source.description["kind"] == "files"
     assert [file["file"].removeprefix(folder.as_posix()) for file in source.description["files"]] == [
         "/a.txt", "/b/10.jsonl", "/b/2.txt", "/c.TXT",
@@ -464,7 +467,7 @@ def test_a_parquet_file_damaged_in_the_middle(tmp_path: Path) -> None:
         ("nothing/*.txt", "nothing matches this pattern"),
         ("empty", "empty: no file to read documents from; such files are .txt, .jsonl"),
         ("useless", "useless: no file to read documents from; in it: 2 files (.md), 1 hidden file"),
-        ("useless/a.md", "useless/a.md: not a kind of file that documents are read from; these are .txt"),
+        ("usel*", "usel*: no file matches this pattern, only folders"),
         ("tinystory", "'tinystory' is neither a file or folder, nor a known corpus (did you mean 'tinystories'?)"),
         ("", "is neither a file or folder"),
     ],
@@ -477,6 +480,16 @@ def test_paths_and_names_that_lead_nowhere(wanted: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         open_source(wanted)
     assert message in str(error.value)
+
+
+def test_what_is_named_is_read_as_text(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    (folder / "b").mkdir(parents=True)
+    for name in ("a.md", "b/c.py", "LICENSE"):
+        (folder / name).write_text(name, encoding="utf-8")
+    (folder / "d.rst.gz").write_bytes(gzip.compress(b"d.rst"))
+    assert read(open_source(f"{folder}/**/*.*")) == ["a.md", "b/c.py", "d.rst"]
+    assert read(open_source([folder / "LICENSE", folder / "a.md"])) == ["LICENSE", "a.md"]
 
 
 def test_links_and_what_they_lead_to(tmp_path: Path) -> None:

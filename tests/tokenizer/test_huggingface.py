@@ -216,7 +216,7 @@ SPLIT = {"type": "Split", "pattern": {"Regex": "a|[^a]+"}, "behavior": "Isolated
         (cut_by(SPLIT | {"invert": True}, BYTE_LEVEL), "not inverted"),
         (cut_by(SPLIT | {"pattern": {"String": "a"}}, BYTE_LEVEL), "by a Regex"),
         (cut_by(SPLIT | {"pattern": {"Regex": "("}}, BYTE_LEVEL), "pattern"),
-        (cut_by(SPLIT | {"pattern": {"Regex": "a$|[^a]+|a"}}, BYTE_LEVEL), r"'\$' in the pattern"),
+        (cut_by(SPLIT | {"pattern": {"Regex": "a$|[^a]+|a"}}, BYTE_LEVEL), r"'\$\|\[\^a\]\+\|a' in the pattern"),
         (special(special=False), "is not special"),
         (special(lstrip=True), "takes text beside it .lstrip"),
         (special(id=3), "another id in the vocabulary than 3"),
