@@ -61,6 +61,8 @@ def _load_one(dataset: str, url: str) -> Part:
     if dataset == plays.NAME:
         return _plays("as asked for")
     path = Path(dataset)
+    if _is_folder(path) and not any(path.glob("*.bin")) and is_corpus(Path("data", dataset)):
+        return open_corpus(Path("data", dataset))  # prepared from the texts in the folder of the same name
     if _is_folder(path):
         try:
             return open_corpus(path)

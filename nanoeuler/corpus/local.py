@@ -180,9 +180,7 @@ def _usable(files: list[Path], wanted: str, hidden: int, notes: list[str]) -> li
     how = _how(wanted, unknown)
     if not usable:
         there = f"; in it: {', '.join(left_out)}" if left_out else ""
-        raise UserError(
-            f"{wanted}: no file to read documents from{there}; such files are {KNOWN}{how}"
-        )
+        raise UserError(f"{wanted}: no file to read documents from{there}; such files are {KNOWN}{how}")
     if left_out:
         notes.append(f"{wanted}: left out: {', '.join(left_out)}{how}")
     return usable

@@ -85,7 +85,7 @@ def _check(pattern: str) -> None:
         if not match or not match[0]:
             raise UserError(
                 f"the pattern {pattern!r} leaves {character!r} out, and every character of a text must be in some "
-                "pre-token; let it end in |(?s:.), which takes one at a time"
+                "pre-token; let it end in |[\\s\\S], which takes one at a time"
             )
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -82,6 +83,7 @@ class Documents:
         self.sample: list[str] = []
         self.skipped: Counter[str] = Counter()
         self._pattern, self._separators = pattern, separators
+        self._border = re.compile("|".join(map(re.escape, sorted(separators, key=len, reverse=True))))
         self._texts = [Path(name) for name in inputs if name.endswith(".txt") and Path(name).is_file()]
         self._size = sum(path.stat().st_size for path in self._texts)
         self._source = None
@@ -107,7 +109,8 @@ class Documents:
             self.skipped.update(batch.skipped)
             for text in batch.notes:
                 note(text)
-            yield from batch.documents
+            for document in batch.documents:
+                yield from filter(None, self._border.split(document))
 
     def share(self, text_bytes: int) -> float | None:
         """Return which share of the input that many bytes of text are; None if that is not known."""
@@ -170,8 +173,9 @@ def _tell(
     if given.format == "tiktoken":
         say(f"a rank file has neither pattern nor special tokens: pat_str={tokenizer.pattern!r}, {tokenizer.special}")
     folder = shlex.quote(str(given.out))
-    say(f"look at it:    python -m nanoeuler.tokenizer inspect --tokenizer {folder}")
-    say(f"train with it: python -m nanoeuler.train --data.tokenizer_path {folder} ...")
+    say(f"look at it:   python -m nanoeuler.tokenizer inspect --tokenizer {folder}")
+    inputs = " ".join(shlex.quote(path) for path in given.input)
+    say(f"encode text:  python -m nanoeuler.corpus prepare {inputs} --tokenizer {folder} --out data/NAME")
 
 
 def _parser() -> Parser:

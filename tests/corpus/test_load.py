@@ -150,6 +150,13 @@ def test_tinyshakespeare_stays_the_text_also_where_it_was_prepared(serve):
     assert load_prepared("data/tinyshakespeare").name == "tinyshakespeare"
 
 
+def test_a_folder_of_texts_does_not_hide_the_corpus_made_of_them():
+    write_corpus(Path("data/texts"))
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text("raw", encoding="utf-8")
+    assert load_prepared("texts").folder == Path("data/texts")
+
+
 def test_a_folder_of_llmcs():
     write_llmc(Path("fineweb10B"))
     corpus = load_prepared("fineweb10B")

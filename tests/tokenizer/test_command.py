@@ -86,6 +86,15 @@ class TestTrain:
         assert set(b"".join(tokenizer.tokens[256:])) == set(b"xy")
         assert list(tokenizer.special) == ["<|endoftext|>", "<|end|>"]
 
+    def test_a_folder_teaches_what_its_files_do(self, tmp_path):
+        (tmp_path / "chat").mkdir()
+        (tmp_path / "chat/a.txt").write_text("<|user|>ho ho<|bot|>user bot user\n" * 20, encoding="utf-8")
+        for i, path in enumerate((tmp_path / "chat", tmp_path / "chat/a.txt")):
+            special = ("--special", "<|user|>", "<|bot|>", "--vocab-size", 270)
+            assert run("train", "--input", path, "--out", tmp_path / f"{i}", *special) == 0
+        one, two = (load_tokenizer(tmp_path / name) for name in "01")
+        assert one.fingerprint == two.fingerprint
+
     def test_other_kinds_of_files(self, tmp_path, capsys):
         path = tmp_path / "lines.jsonl"
         rows = [json.dumps({"body": TEXT, "n": 1}), "{broken", json.dumps({"body": TEXT, "n": 2})]
