@@ -25,15 +25,18 @@ which :mod:`~nanoeuler.corpus.digests` tells from damaged ones. Each becomes :mo
 
 from nanoeuler.corpus.batches import Batches, check_vocabulary
 from nanoeuler.corpus.corpus import Corpus, choose_tokenizer
+from nanoeuler.corpus.documents import Options
 from nanoeuler.corpus.load import load_corpus
 from nanoeuler.corpus.prefetch import Prefetch
 from nanoeuler.corpus.prepared import PreparedCorpus
+from nanoeuler.corpus.sources import open_source
 from nanoeuler.corpus.text_corpus import TextCorpus
 from nanoeuler.corpus.tokens import Tokens
 
 __all__ = [
     "Batches",
     "Corpus",
+    "Options",
     "Prefetch",
     "PreparedCorpus",
     "TextCorpus",
@@ -41,4 +44,5 @@ __all__ = [
     "check_vocabulary",
     "choose_tokenizer",
     "load_corpus",
+    "open_source",
 ]

@@ -3,12 +3,12 @@
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from nanoeuler.config import Parser
+from nanoeuler.config import Parser, number
 from nanoeuler.console import byte_bar, is_terminal, plural, visible
 from nanoeuler.corpus import manifest
 from nanoeuler.corpus.documents import Options
@@ -102,7 +102,7 @@ def show_main(arguments: list[str]) -> None:
     """``show FOLDER --document N``: the text, or with ``--tokens`` the ids, on stdout; where it lies on stderr."""
     parser = Parser(prog="python -m nanoeuler.corpus show", description="Print a document of a corpus, decoded.")
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a prepared corpus, or a folder of llm.c's shards")
-    parser.add_argument("--document", type=_whole(0), default=0, metavar="N", help="its number, from 0 on [0]")
+    parser.add_argument("--document", type=number(int, 0), default=0, metavar="N", help="its number, from 0 on [0]")
     parser.add_argument("--split", choices=SPLITS, default="train", help="[train]")
     parser.add_argument("--tokens", action="store_true", help="print the token ids instead of the text")
     parser.add_argument("--tokenizer", default="gpt2", help="of shards without a manifest, as for prepare [gpt2]")
@@ -149,7 +149,7 @@ def _prepare_parser() -> Parser:
     )
     parser.add_argument("--tokenizer", default="gpt2", help="gpt2, or the folder or file of one [gpt2]")
     parser.add_argument(
-        "--workers", type=_whole(1), default=available_cores(), metavar="N", help="processes [the cores]"
+        "--workers", type=number(int, 1), default=available_cores(), metavar="N", help="processes [the cores]"
     )
     parser.add_argument(
         "--restart", action="store_true", help="give up what an interrupted preparation has done in the folder"
@@ -172,18 +172,20 @@ def _prepare_parser() -> Parser:
         metavar="CONDITION",
         help='keep rows that meet it, such as "int_score >= 4"; may be given several times',
     )
-    which.add_argument("--min-chars", type=_whole(0), default=0, metavar="N", help="leave shorter documents out [0]")
-    which.add_argument("--max-chars", type=_whole(1), metavar="N", help="leave longer documents out")
+    which.add_argument(
+        "--min-chars", type=number(int, 0), default=0, metavar="N", help="leave shorter documents out [0]"
+    )
+    which.add_argument("--max-chars", type=number(int, 1), metavar="N", help="leave longer documents out")
     which.add_argument(
         "--no-deduplicate", dest="deduplicate", action="store_false", help="keep documents whose text came before"
     )
-    which.add_argument("--limit", type=_whole(1), metavar="N", help="stop after so many documents")
+    which.add_argument("--limit", type=number(int, 1), metavar="N", help="stop after so many documents")
     shards = parser.add_argument_group("shards")
     shards.add_argument(
         "--val-fraction", type=_share, default=0.005, metavar="SHARE", help="of the documents, to validate on [0.005]"
     )
     shards.add_argument(
-        "--shard-tokens", type=_whole(1, MOST_TOKENS), default=100_000_000, metavar="N", help="at most [100000000]"
+        "--shard-tokens", type=number(int, 1, MOST_TOKENS), default=100_000_000, metavar="N", help="at most [100000000]"
     )
     return parser
 
@@ -259,19 +261,6 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-def _whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:
-    """Return what reads an option: a whole number from ``lowest`` to ``highest``."""
-
-    def read(text: str) -> int:
-        number = int(text)
-        if number < lowest or (highest is not None and number > highest):
-            raise ValueError
-        return number
-
-    read.__name__ = f"number from {lowest} {'on' if highest is None else f'to {highest}'}"  # in argparse's message
-    return read
 
 
 def _share(text: str) -> float:

@@ -121,6 +121,8 @@ def _file_documents(path: Path, pattern: str, separators: Sequence[str]) -> Iter
     kept = max(map(len, separators), default=0)  # at the end of what was read there may be the half of a separator
     decoder, pending = codecs.getincrementaldecoder("utf-8")(), ""
     with path.open("rb") as file:
+        if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:  # a byte order mark is not text
+            file.seek(0)
         while True:
             start = file.tell() - len(decoder.getstate()[0])  # of what is decoded next
             # As much again as there is already: a document without an end is searched for one log N times.

@@ -293,7 +293,7 @@ def test_larger_heads_are_refused() -> None:
 
 @pytest.mark.parametrize("kernel", ["attend", "queries_gradient", "keys_gradients"])
 def test_machine_code_is_clean(kernel: str) -> None:
-    """On the oldest and the newest architecture, with what takes the most registers: large heads, bfloat16, documents.
+    """On the oldest and the newest architecture, with large heads, bfloat16 and documents, which take many registers.
 
     ``python -m nanoeuler.judge`` looks at everything else.
     """

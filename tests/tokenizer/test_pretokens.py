@@ -90,6 +90,12 @@ def test_long_files_are_read_in_parts(tmp_path: Path) -> None:
     assert list(read_documents([path], "gpt2")) == ["a" * 10_000]
 
 
+def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
+    for content in (b"\xef\xbb\xbfto be", b"to be", b"\xef\xbb\xbf", b""):
+        (tmp_path / "a.txt").write_bytes(content)
+        assert "".join(read_documents([tmp_path / "a.txt"])) == ("to be" if b"to" in content else "")
+
+
 def test_documents_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more pieces are taken than are in work: memory does not grow with the corpus."""
     monkeypatch.setattr(pretokens, "PIECE", 1000)
