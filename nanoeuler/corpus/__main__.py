@@ -3,7 +3,7 @@
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -248,19 +248,19 @@ def _ended_by_signals() -> Iterator[None]:
     Those that it is to ignore, as ``nohup`` has it, stay ignored.
     """
 
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+    def end(received: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + received)
 
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows hangs up on nobody
-    old = {number: signal.getsignal(number) for number in map(signal.Signals.__getitem__, names)}
-    for number, handler in old.items():
+    old = {name: signal.getsignal(name) for name in map(signal.Signals.__getitem__, names)}
+    for name, handler in old.items():
         if handler != signal.SIG_IGN:
-            signal.signal(number, end)
+            signal.signal(name, end)
     try:
         yield
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        for name, handler in old.items():
+            signal.signal(name, handler)
 
 
 def _share(text: str) -> float:

@@ -7,7 +7,7 @@ A byte pair encoding is learned in three steps, here of a text in memory:
 >>> [token.decode() for token in BPETokenizer(merges).tokens[256:]]
 [' t', 'be', ' be']
 
-Tokenizers: :mod:`.base` is the interface; :mod:`.char`, :mod:`.byte`, :mod:`.bpe` and :mod:`.sentencepiece` (llama2.c's)
+Kinds: :mod:`.base` is the interface; :mod:`.char`, :mod:`.byte`, :mod:`.bpe` and :mod:`.sentencepiece` (llama2.c's)
 are the kinds, :mod:`.gpt2` finds GPT-2's vocabulary, :mod:`.load` returns any of them by name or path.
 
 Training: :mod:`.patterns` cut text into pre-tokens, :mod:`.pretokens` counts them, :mod:`.training` learns the merges.

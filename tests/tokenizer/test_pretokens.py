@@ -93,7 +93,7 @@ def test_long_files_are_read_in_parts(tmp_path: Path) -> None:
 def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     for content in (b"\xef\xbb\xbfto be", b"to be", b"\xef\xbb\xbf", b""):
         (tmp_path / "a.txt").write_bytes(content)
-        assert "".join(read_documents([tmp_path / "a.txt"])) == ("to be" if b"to" in content else "")
+        assert "".join(read_documents([tmp_path / "a.txt"], "gpt2")) == ("to be" if b"to" in content else "")
 
 
 def test_documents_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
