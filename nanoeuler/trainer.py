@@ -307,8 +307,10 @@ def stop_signals() -> Iterator[list[signal.Signals]]:
         with contextlib.suppress(OSError):
             os.write(2, b"\nfinishing this step, then saving; once more ends at once\n")  # below the bar
 
-    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows hangs up on nobody
-    old = {number: signal.signal(number, on_signal) for number in map(signal.Signals.__getitem__, names)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        numbers.append(signal.SIGHUP)
+    old = {number: signal.signal(number, on_signal) for number in numbers}
     try:
         yield received
     finally:

@@ -380,3 +380,16 @@ def test_a_run_that_ends_on_skipped_updates_keeps_its_good_checkpoint(
     assert train(training__checkpoint_interval=9, training__keep_checkpoints=1) == 0
     assert runs.steps_saved(tmp_path / "run") == [9]
     assert "the last 3 updates were skipped" in capfd.readouterr().out
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+@pytest.mark.parametrize(("before", "stops"), [(signal.SIG_IGN, False), (signal.SIG_DFL, True)])
+def test_a_terminal_that_closes_stops_a_run_but_not_under_nohup(before, stops):
+    outside = signal.signal(signal.SIGHUP, before)
+    try:
+        with stop_signals() as received:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert bool(received) == stops
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, outside)
