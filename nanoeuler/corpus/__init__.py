@@ -10,10 +10,10 @@ such as :mod:`~nanoeuler.corpus.tinyshakespeare` or the built-in :mod:`~nanoeule
 have in common is in :mod:`~nanoeuler.corpus.documents`, conditions on columns in :mod:`~nanoeuler.corpus.filters`.
 
 Shards. :mod:`~nanoeuler.corpus.prepare` is the pipeline: :mod:`~nanoeuler.corpus.seen` leaves duplicates out,
-:mod:`~nanoeuler.corpus.workers` tokenize, :mod:`~nanoeuler.corpus.writer` writes :mod:`~nanoeuler.corpus.shards`,
-:mod:`~nanoeuler.corpus.unfinished` keeps what is needed to go on, :mod:`~nanoeuler.corpus.manifest` says in the end
-what there is, :mod:`~nanoeuler.corpus.progress` shows how far it is. :mod:`~nanoeuler.corpus.verify` and
-:mod:`~nanoeuler.corpus.show` look at the result.
+:mod:`~nanoeuler.workers` tokenize (:mod:`~nanoeuler.corpus.encoded`), :mod:`~nanoeuler.corpus.writer` writes
+:mod:`~nanoeuler.corpus.shards`, :mod:`~nanoeuler.corpus.unfinished` keeps what is needed to go on,
+:mod:`~nanoeuler.corpus.manifest` says in the end what there is, :mod:`~nanoeuler.corpus.progress` shows how far it is.
+:mod:`~nanoeuler.corpus.verify` and :mod:`~nanoeuler.corpus.show` look at the result.
 
 Batches. :mod:`~nanoeuler.corpus.load` returns what ``data.dataset`` stands for, a :mod:`~nanoeuler.corpus.corpus` of
 one or several parts: a :mod:`~nanoeuler.corpus.text_corpus`, or a :mod:`~nanoeuler.corpus.prepared` one, the files of

@@ -112,12 +112,14 @@ class Sieve:
         return batch
 
     def _take(self, row: Row, column: str, name: str) -> None:
+        text: Any = None
         reason, detail = row.fault, row.detail
         if row.values is not None:
+            text = row.values.get(column)
             reason, detail = self._judge(row.values, column, f"{name}: {row.place}")
         if not reason:
-            self.batch.documents.append(row.values[column])  # type: ignore[index]  # a row without values has a fault
-            self._characters += len(self.batch.documents[-1])
+            self.batch.documents.append(text)
+            self._characters += len(text)
             return
         self.batch.skipped[reason] += 1
         if reason not in self._noted:

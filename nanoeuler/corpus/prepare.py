@@ -24,6 +24,7 @@ import numpy as np
 from nanoeuler.console import plural
 from nanoeuler.corpus import manifest
 from nanoeuler.corpus.documents import Batch, Options, Source
+from nanoeuler.corpus.encoded import Encoded, encode_with
 from nanoeuler.corpus.manifest import Manifest, Shard, read_manifest, write_manifest
 from nanoeuler.corpus.progress import Progress
 from nanoeuler.corpus.seen import HASH, Seen
@@ -37,11 +38,11 @@ from nanoeuler.corpus.unfinished import (
     unfinished_folder,
     write_state,
 )
-from nanoeuler.corpus.workers import Encoded, Workers
 from nanoeuler.corpus.writer import ShardWriter
 from nanoeuler.errors import UserError
 from nanoeuler.files import sha256_of_file, writing
 from nanoeuler.tokenizer import Tokenizer
+from nanoeuler.workers import Workers
 
 #: Batches, of about a megabyte, that each worker may be ahead of what is written: more than it tokenizes while a shard
 #: is flushed to the disk.
@@ -92,7 +93,7 @@ def prepare(
         shutil.rmtree(saved, ignore_errors=True)  # of an attempt that was given up, perhaps with another one
         tokenizer.save(saved)
         with _Preparation(folder, hidden, identity, source.times, settings, state, progress) as preparation:
-            with Workers(workers, saved) as pool:
+            with Workers(workers, encode_with, str(saved)) as pool:
                 preparation.run(source, pool, AHEAD * workers)
             shards = preparation.finish()
         tokenizer.save(folder)
@@ -244,7 +245,7 @@ class _Preparation:
         """Return how many ``documents``, ``tokens`` or ``text_bytes`` there are so far, in both splits."""
         return sum(writer.total(what) for writer in self.writers.values())
 
-    def run(self, source: Source, pool: Workers, ahead: int) -> None:
+    def run(self, source: Source, pool: Workers[Encoded], ahead: int) -> None:
         """Take the source's batches, from where the state says, to its end or the limit."""
         self._save()
         if self.documents:
@@ -276,7 +277,7 @@ class _Preparation:
             writer.finish()
         return [shard for split in manifest.SPLITS for shard in self.writers[split].shards]
 
-    def _encoded(self, source: Source, pool: Workers, ahead: int) -> Iterator[tuple[Batch, Read, Encoded]]:
+    def _encoded(self, source: Source, pool: Workers[Encoded], ahead: int) -> Iterator[tuple[Batch, Read, Encoded]]:
         """Yield batches in order with their tokens; up to ``ahead`` of them are with the workers meanwhile."""
         waiting: deque[tuple[Batch, Read, Future[Encoded]]] = deque()
         batches, failure = source.read(self.source_state), None

@@ -97,14 +97,14 @@ class BPETokenizer(Tokenizer):
         self._known[list(self._bytes_of)] = True
         self._rank_of = {token: rank for rank, token in enumerate(tokens)}
         self._tiktoken = _encoding(self.pattern, self._rank_of, list(self.special))
+        self.fingerprint = self._fingerprint()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to other processes as lists: tiktoken's object cannot."""
         return BPETokenizer.from_ranks, (self.tokens, self.pattern, self.special, self.ids.tolist())
 
-    @cached_property
-    def fingerprint(self) -> str:  # type: ignore[override]  # other kinds have it as a plain attribute
-        """SHA-256 of tokens, ids, pattern and special tokens."""
+    def _fingerprint(self) -> str:
+        """Return the SHA-256 of tokens, ids, pattern and special tokens."""
         ranks = self.rank_file
         like_gpt2 = self.pattern == PATTERNS["gpt2"] and self.special == {END_OF_TEXT: 50256}
         if like_gpt2 and hashlib.sha256(ranks).hexdigest() == GPT2_SHA256:

@@ -1,6 +1,7 @@
 """Reading the files of tokenizers, with errors that say which file and which line."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,6 @@ def read_json(path: Path) -> dict[str, Any]:
 def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(items)
     if len(record) < len(items):
-        seen: set[str] = set()
-        raise KeyError(next(key for key, _ in items if key in seen or seen.add(key)))  # type: ignore[func-returns-value]  # add gives None
+        times = Counter(key for key, _ in items)
+        raise KeyError(next(key for key in times if times[key] > 1))
     return record

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import regex  # type: ignore[import-untyped]  # it has no types
+import regex
 import tiktoken
 
 from nanoeuler.errors import UserError, nearest

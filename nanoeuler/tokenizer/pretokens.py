@@ -10,23 +10,18 @@ Memory is that of the distinct pre-tokens and of a few pieces in work, however l
 """
 
 import codecs
-import os
-import pickle
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import chain, islice
 from pathlib import Path
-from queue import SimpleQueue
 
-import nanoeuler
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.errors import UserError
 from nanoeuler.tokenizer.base import utf8
 from nanoeuler.tokenizer.patterns import PATTERNS, resolve, safe_place, split
+from nanoeuler.workers import Workers
 
 #: Characters, or a few more, of the pieces that are counted at a time.
 PIECE = 1 << 21
@@ -177,8 +172,15 @@ def _counted(pieces: Iterator[list[str]], pattern: str, workers: int) -> Iterato
     if workers == 1 or len(first) < FEW:
         yield from (count_piece(pattern, piece) for piece in chain(first, pieces))
     else:
-        with Workers(min(workers, MOST_WORKERS), pattern) as pool:
-            yield from pool.count(chain(first, pieces))
+        count = min(workers, MOST_WORKERS)
+        with Workers(count, count_piece, pattern) as pool:
+            waiting: deque[Future[Counted]] = deque()
+            for piece in chain(first, pieces):
+                waiting.append(pool.submit(piece))
+                if len(waiting) > count:  # no more pieces in work than keep all busy
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
 
 def count_piece(pattern: str, texts: list[str]) -> Counted:
@@ -211,87 +213,3 @@ def _by_count(words: Counter[str]) -> dict[int, list[str]]:
 
 def _encoded(counts: Counter[str]) -> dict[bytes, int]:
     return {pretoken.encode(): count for pretoken, count in counts.items()}
-
-
-class Workers:
-    """Processes that count pieces; used as a ``with`` block around them.
-
-    Each is a Python of its own with a pipe to this process and a thread here at its end. It does not import the script
-    that this process runs, as those of ``multiprocessing`` do, so that a script needs no guard against that and a
-    notebook is as good as a script. It ends when its pipe does, whatever becomes of this process.
-    """
-
-    def __init__(self, count: int, pattern: str) -> None:
-        self._count, self._pattern = count, pattern
-        self._processes = [_start() for _ in range(count)]
-        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-        for process in self._processes:
-            self._idle.put(process)
-        self._threads = ThreadPoolExecutor(count, "pretokens")
-
-    def __enter__(self) -> "Workers":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.kill()  # it has nothing to lose; a thread that waits for its answer sees the pipe end
-        self._threads.shutdown(cancel_futures=True)
-        for process in self._processes:
-            process.communicate()  # closes the pipes and waits
-
-    def count(self, pieces: Iterable[list[str]]) -> Iterator[Counted]:
-        """Give the counts of each piece in their order, with no more pieces in work than keep all processes busy."""
-        waiting: deque[Future[Counted]] = deque()
-        for piece in pieces:
-            waiting.append(self._threads.submit(self._ask, piece))
-            if len(waiting) > self._count:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-    def _ask(self, piece: list[str]) -> Counted:
-        process = self._idle.get()  # there are as many threads as processes: one is idle
-        assert process.stdin
-        assert process.stdout
-        try:
-            pickle.dump((self._pattern, piece), process.stdin)
-            process.stdin.flush()
-            answer: Counted | UserError = pickle.load(process.stdout)
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            raise UserError(
-                f"a process that counts pre-tokens has ended (exit code {process.poll()}); "
-                "if it was for lack of memory, use fewer workers"
-            ) from None
-        finally:
-            self._idle.put(process)
-        if isinstance(answer, UserError):
-            raise answer
-        return answer
-
-
-def _start() -> "subprocess.Popen[bytes]":
-    """Start a process that runs :func:`serve`; Ctrl-C is not for it."""
-    path = os.pathsep.join([str(Path(nanoeuler.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        [sys.executable, "-c", "from nanoeuler.tokenizer.pretokens import serve; serve()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": path},
-        start_new_session=True,
-    )
-
-
-def serve() -> None:
-    """Be such a process: count what comes in, until nothing comes any more."""
-    source, answers = sys.stdin.buffer, sys.stdout.buffer
-    while True:
-        try:
-            pattern, piece = pickle.load(source)
-        except EOFError:
-            return
-        try:
-            answer: Counted | UserError = count_piece(pattern, piece)
-        except UserError as error:
-            answer = error
-        pickle.dump(answer, answers)
-        answers.flush()

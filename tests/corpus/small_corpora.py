@@ -3,18 +3,18 @@
 import random
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from nanoeuler.corpus import encoded
 from nanoeuler.corpus.documents import Batch, Options, Source
 from nanoeuler.corpus.manifest import Manifest
 from nanoeuler.corpus.prepare import Settings, prepare
 from nanoeuler.corpus.progress import Progress
 from nanoeuler.corpus.unfinished import HIDDEN
-from nanoeuler.corpus.workers import Encoded, encode_documents
-from nanoeuler.tokenizer import BPETokenizer, load_tokenizer
+from nanoeuler.tokenizer import BPETokenizer
 
 #: A token for each byte, two merges (" t", "he"), and the end-of-text token, 258.
 TOKENIZER = BPETokenizer([(220, 83), (71, 68)], "gpt2")
@@ -59,8 +59,9 @@ class Listed(Source):
 class InlineWorkers:
     """In place of processes: encodes at once, in this one."""
 
-    def __init__(self, count: int, folder: Path) -> None:
-        self.tokenizer = load_tokenizer(folder)
+    def __init__(self, count: int, function: Callable[..., Any], *first: Any) -> None:
+        self.function, self.first = function, first
+        encoded._tokenizer.cache_clear()  # a process has one tokenizer for life
 
     def __enter__(self) -> "InlineWorkers":
         return self
@@ -68,10 +69,10 @@ class InlineWorkers:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def submit(self, documents: list[str]) -> "Future[Encoded]":
+    def submit(self, item: Any) -> "Future[Any]":
         """Return a future that is done."""
-        future: Future[Encoded] = Future()
-        future.set_result(encode_documents(self.tokenizer, documents))
+        future: Future[Any] = Future()
+        future.set_result(self.function(*self.first, item))
         return future
 
 

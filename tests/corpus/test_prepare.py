@@ -26,8 +26,8 @@ from nanoeuler.corpus.manifest import read_manifest
 from nanoeuler.corpus.seen import hash_document
 from nanoeuler.corpus.unfinished import unfinished_folder
 from nanoeuler.corpus.verify import verify
-from nanoeuler.corpus.workers import PROCESSES
 from nanoeuler.errors import UserError
+from nanoeuler.workers import Workers
 
 DOCUMENTS = make_documents(200)
 
@@ -146,7 +146,7 @@ def _done(documents):
 
 
 def _wide(documents):
-    from nanoeuler.corpus.workers import encode_documents
+    from nanoeuler.corpus.encoded import encode_documents
 
     encoded = encode_documents(TOKENIZER, documents)
     assert encoded.tokens.dtype == np.uint32
@@ -392,13 +392,14 @@ def test_the_earlier_source_of_a_folder(tmp_path, monkeypatch):
 
 def test_workers_are_there_before_reading_begins(tmp_path, monkeypatch):
     """Fresh processes, and begun while no thread of a source's library is at work."""
-    assert PROCESSES.get_start_method() == "spawn"
+    with Workers(1, eval) as fresh:
+        assert not fresh.submit("'pytest' in __import__('sys').modules").result()
     events = []
 
     class Noting(InlineWorkers):
-        def __init__(self, count, folder):
+        def __init__(self, *arguments):
             events.append("workers")
-            super().__init__(count, folder)
+            super().__init__(*arguments)
 
     class NotingSource(Listed):
         def read(self, state=None):

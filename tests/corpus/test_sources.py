@@ -34,7 +34,7 @@ TEXTS = [
 ]
 
 
-def write(path: Path, texts: list[str], **columns: list[Any]) -> Path:
+def write(path: Path, texts: list[Any], **columns: list[Any]) -> Path:
     """Write a file of the kind and compression that its name tells: rows with a column of text and others."""
     kind, compression = formats.kind_of(path) or ("", "")
     table = {"text": texts, **columns}
@@ -365,7 +365,7 @@ def test_columns_that_do_not_suit(tmp_path: Path, kind: str) -> None:
 
 def test_the_only_column_of_strings_is_the_text(tmp_path: Path) -> None:
     for kind in ("jsonl", "parquet"):
-        path = write(tmp_path / f"a.{kind}", [1], content=["a"])  # type: ignore[list-item]  # a column named text of numbers
+        path = write(tmp_path / f"a.{kind}", [1], content=["a"])  # a column named text, of numbers
         assert read(open_source(path, Options(text_column="content"))) == ["a"]
     (tmp_path / "b.jsonl").write_text('{"n": 1, "content": null}\n{"n": 2, "content": "a"}\n')
     assert read(open_source(tmp_path / "b.jsonl")) == ["a"]

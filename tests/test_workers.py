@@ -1,4 +1,4 @@
-"""Processes that encode: the same as in one, errors told, nobody left behind."""
+"""Worker processes: the same as in one, errors told, nobody left behind."""
 
 import os
 import signal
@@ -10,37 +10,21 @@ import numpy as np
 import pytest
 from corpus.small_corpora import TOKENIZER, make_documents
 
-from nanoeuler.corpus.seen import hash_document
-from nanoeuler.corpus.workers import Workers, encode_documents
+from nanoeuler.corpus.encoded import encode_documents, encode_with
 from nanoeuler.errors import UserError
+from nanoeuler.workers import Workers
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer")
     TOKENIZER.save(path)
-    return path
-
-
-def test_a_batch_as_tokens():
-    documents = ["the owl", "", "🌱"]
-    encoded = encode_documents(TOKENIZER, documents)
-    assert encoded.tokens.dtype == np.uint16
-    expected = [[258, *TOKENIZER.encode(document)] for document in documents]
-    assert encoded.tokens.tolist() == [token for document in expected for token in document]
-    assert encoded.lengths.tolist() == list(map(len, expected))
-    assert encoded.text_bytes.tolist() == [7, 0, 4]
-    assert encoded.hashes.tolist() == [hash_document(document.encode()) for document in documents]
-
-
-def test_an_empty_batch():
-    encoded = encode_documents(TOKENIZER, [])
-    assert [len(a) for a in vars(encoded).values()] == [0, 0, 0, 0]
+    return str(path)
 
 
 def test_processes_give_what_one_gives(folder):
     batches = [make_documents(20, seed) for seed in range(6)]
-    with Workers(2, folder) as workers:
+    with Workers(2, encode_with, folder) as workers:
         found = [workers.submit(batch) for batch in batches]
         for batch, future in zip(batches, found, strict=True):
             for name, array in vars(encode_documents(TOKENIZER, batch)).items():
@@ -48,20 +32,20 @@ def test_processes_give_what_one_gives(folder):
 
 
 def test_an_error_of_a_worker_is_told_and_it_works_on(folder):
-    with Workers(1, folder) as workers:
+    with Workers(1, encode_with, folder) as workers:
         with pytest.raises(UserError, match="not valid Unicode"):
             workers.submit(["\ud800"]).result()
         assert len(workers.submit(["a"]).result().tokens) == 2
 
 
 def test_no_tokenizer(tmp_path):
-    with Workers(1, tmp_path) as workers, pytest.raises(UserError, match="no saved tokenizer"):
+    with Workers(1, encode_with, str(tmp_path)) as workers, pytest.raises(UserError, match="no saved tokenizer"):
         workers.submit(["a"]).result()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill so")
 def test_a_worker_that_is_killed_is_an_error_and_not_a_wait(folder):
-    with Workers(1, folder) as workers:
+    with Workers(1, encode_with, folder) as workers:
         workers.submit(["a"]).result()
         future = workers.submit(["the owl " * 2_000_000])  # seconds of work
         os.kill(workers._processes[0].pid, signal.SIGKILL)
@@ -73,14 +57,13 @@ def test_a_worker_that_is_killed_is_an_error_and_not_a_wait(folder):
 
 PARENT = """
 import sys, time
-from pathlib import Path
-from nanoeuler.corpus.workers import Workers
-if __name__ == "__main__":
-    with Workers(2, Path(sys.argv[1])) as workers:
-        for future in [workers.submit(["a"]) for _ in range(4)]:
-            future.result()
-        print(*(process.pid for process in workers._processes), flush=True)
-        time.sleep(60)
+from nanoeuler.corpus.encoded import encode_with
+from nanoeuler.workers import Workers
+with Workers(2, encode_with, sys.argv[1]) as workers:
+    for future in [workers.submit(["a"]) for _ in range(4)]:
+        future.result()
+    print(*(process.pid for process in workers._processes), flush=True)
+    time.sleep(60)
 """
 
 
@@ -100,7 +83,7 @@ def test_workers_end_when_their_parent_is_killed(folder, tmp_path):
 
 
 def test_interrupts_of_the_terminal_do_not_reach_them(folder):
-    with Workers(1, folder) as workers:
+    with Workers(1, encode_with, folder) as workers:
         workers.submit(["a"]).result()
         os.kill(workers._processes[0].pid, signal.SIGINT)
         assert len(workers.submit(["a"]).result(60).tokens) == 2
