@@ -9,12 +9,12 @@ import sys
 import unicodedata
 from time import monotonic
 from types import TracebackType
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from rich.console import Console as RichConsole
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +23,65 @@ from rich.text import Text
 JOINERS = "\u200c\u200d"
 
 
-class Console:
+Bar = TypeVar("Bar", bound="WorkBar")
+
+
+class Lines:
+    """Lines for people: above what moves on a terminal, one after the other anywhere else."""
+
+    file: TextIO
+
+    def note(self, text: str) -> None:
+        """Print a line of information."""
+        self._print(visible(text))
+
+    def warning(self, text: str) -> None:
+        """Print a line that should not be missed."""
+        self._print(f"warning: {visible(text)}", "yellow")
+
+    def _terminal(self) -> RichConsole | None:
+        """Return the terminal, if the file is one."""
+        raise NotImplementedError
+
+    def _print(self, text: str, style: str = "") -> None:
+        text = encodable(text, self.file)
+        if terminal := self._terminal():
+            terminal.print(Text(text, style=style), soft_wrap=True)
+        else:
+            print(text, file=self.file, flush=True)
+
+
+class WorkBar(Lines):
+    """A bar on a terminal for work of which perhaps a share is known to be done; used as a ``with`` block around it.
+
+    Anywhere else there are lines now and then, when the one who works thinks that they are due.
+    """
+
+    def __init__(self, file: TextIO, transient: bool) -> None:
+        self.file = file
+        self.is_terminal = is_terminal(file)
+        console = RichConsole(file=file, force_terminal=self.is_terminal, highlight=False)
+        columns = BarColumn(), TextColumn("{task.description}", markup=False)
+        self.bar = Progress(*columns, console=console, transient=transient, disable=not self.is_terminal)
+
+    def __enter__(self: Bar) -> Bar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def show(self, task: TaskID, line: str, share: float | None, is_due: bool) -> None:
+        """Move the bar, or print the line if it is due."""
+        self.bar.update(task, description=line, completed=share or 0, total=None if share is None else 1)
+        if is_due and not self.is_terminal:
+            self._print(line)
+
+    def _terminal(self) -> RichConsole | None:
+        return self.bar.console if self.is_terminal else None
+
+
+class Console(Lines):
     """Shows the progress of a training run; used as a ``with`` block around it.
 
     ``start_step`` is the step that a resumed run goes on from: the time left is reckoned from the speed of this
@@ -81,14 +139,6 @@ class Console:
             self._printed = monotonic()
             self._print(f"{self._position()}  {self._numbers}  {self._times()}")
 
-    def note(self, text: str) -> None:
-        """Print a line of information."""
-        self._print(visible(text))
-
-    def warning(self, text: str) -> None:
-        """Print a line that should not be missed."""
-        self._print(f"warning: {visible(text)}", "yellow")
-
     def evaluation(self, step: int, val_loss: float, bits_per_byte: float, best: bool) -> None:
         """Print a validation loss (nats per token), the same in bits per byte, and whether it is the lowest so far."""
         line = f"step {step}  validation loss {val_loss:.4f}  {bits_per_byte:.4f} bits per byte"
@@ -99,12 +149,8 @@ class Console:
         self._print(f"sample at step {step}:", "bold")
         self._print("\n".join("  " + line for line in visible(text).split("\n")), "dim")
 
-    def _print(self, text: str, style: str = "") -> None:
-        text = encodable(text, self.file)
-        if self._live:
-            self._live.console.print(Text(text, style=style), soft_wrap=True)
-        else:
-            print(text, file=self.file, flush=True)
+    def _terminal(self) -> RichConsole | None:
+        return self._live.console if self._live else None
 
     def _line_is_due(self) -> bool:
         now = monotonic()

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 
@@ -19,6 +19,23 @@ def nearest(word: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
     """
     close = get_close_matches(word, list(choices), n=1, cutoff=cutoff)
     return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def run_named(
+    commands: Mapping[str, Callable[[list[str]], int | None]], usage: str, arguments: list[str]
+) -> int | None:
+    """Run the one of several commands that the first argument names; without one, print what there is.
+
+    Raises:
+        UserError: there is no such command.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage)
+        return None
+    name, *options = arguments
+    if name not in commands:
+        raise UserError(f"unknown command '{name}'{nearest(name, commands)}: use {', '.join(commands)}")
+    return commands[name](options)
 
 
 def run_command(command: Callable[[list[str]], int | None], arguments: list[str] | None = None) -> int:

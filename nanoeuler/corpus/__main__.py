@@ -23,7 +23,7 @@ from nanoeuler.corpus.show import find_document
 from nanoeuler.corpus.sources import open_source
 from nanoeuler.corpus.verify import bytes_to_read, shard_files, verify
 from nanoeuler.cpu.parallel import available_cores
-from nanoeuler.errors import UserError, nearest, run_command
+from nanoeuler.errors import UserError, run_command, run_named
 from nanoeuler.tokenizer import Tokenizer, load_tokenizer, make_tokenizer
 
 USAGE = """usage: python -m nanoeuler.corpus {prepare,verify,show} [options]
@@ -41,13 +41,7 @@ def main(arguments: list[str]) -> int | None:
     Raises:
         UserError: there is no such command.
     """
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        return None
-    name, *options = arguments
-    if name not in COMMANDS:
-        raise UserError(f"unknown command '{name}'{nearest(name, COMMANDS)}: use {', '.join(COMMANDS)}")
-    return COMMANDS[name](options)
+    return run_named(COMMANDS, USAGE, arguments)
 
 
 def prepare_main(arguments: list[str]) -> None:

@@ -15,9 +15,7 @@ from nanoeuler.corpus.stream import Stream
 from nanoeuler.corpus.tokens import Tokens
 from nanoeuler.corpus.windows import Windows
 from nanoeuler.errors import UserError
-
-#: Inputs (B, T) and targets (heads, B, T), int32.
-Batch = tuple[np.ndarray, np.ndarray]
+from nanoeuler.step import Batch
 
 WRONG_SIZE = "the model and the tokenizer must be of one size (leave model.vocab_size out to take the tokenizer's)"
 

@@ -1,6 +1,5 @@
 """A corpus that lies on the disk as shards of tokens: prepared here, with a manifest, or llm.c's, without one."""
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from nanoeuler.corpus import manifest
 from nanoeuler.corpus.batches import WRONG_SIZE
 from nanoeuler.corpus.digests import digests
 from nanoeuler.corpus.manifest import SPLITS, Manifest, Shard, read_manifest
-from nanoeuler.corpus.shards import NARROW, read_shard
+from nanoeuler.corpus.shards import NARROW, read_shard, split_of
 from nanoeuler.corpus.shuffle import by_formula
 from nanoeuler.corpus.stream import Stream, shard_stream
 from nanoeuler.corpus.tokens import Tokens
@@ -163,7 +162,7 @@ def open_corpus(folder: Path) -> PreparedCorpus:
         found = read_manifest(folder)
         files = {split: [shard.file for shard in found.of(split)] for split in SPLITS}
         return PreparedCorpus(folder, f"{folder}, prepared from {_describe(found)}", files, found)
-    files = {split: [p.name for p in shards if re.search(rf"_{split}(_\d+)?\.bin$", p.name)] for split in SPLITS}
+    files = {split: [p.name for p in shards if split_of(p.name) == split] for split in SPLITS}
     for split in SPLITS:
         if not files[split]:
             raise UserError(f"{folder}: shards, but none to {WORDS[split]}: no file *_{split}_*.bin is there")

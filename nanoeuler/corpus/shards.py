@@ -5,6 +5,7 @@ tokens. Vocabularies of up to 65,536 take uint16 under GPT-2's magic number and 
 that llm.c has for Llama 3 (`dev/data/data_common.py <https://github.com/karpathy/llm.c>`_), so shards travel both ways.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,3 +94,13 @@ def read_shard(path: Path) -> np.ndarray:
     if count == 0:
         return np.empty(0, form.dtype)
     return np.memmap(path, form.dtype, "r", HEADER_BYTES, (count,))
+
+
+def split_of(file: str) -> str | None:
+    """Return the split that a shard's name tells, as llm.c names them; None if it tells none.
+
+    >>> split_of("fineweb_train_000001.bin"), split_of("tiny_shakespeare_val.bin"), split_of("hellaswag.bin")
+    ('train', 'val', None)
+    """
+    match = re.search(r"_(train|val)(_\d+)?\.bin$", file)
+    return match[1] if match else None

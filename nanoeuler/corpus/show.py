@@ -9,7 +9,7 @@ import numpy as np
 from nanoeuler.console import plural
 from nanoeuler.corpus import manifest
 from nanoeuler.corpus.manifest import read_manifest
-from nanoeuler.corpus.shards import read_shard
+from nanoeuler.corpus.shards import read_shard, split_of
 from nanoeuler.corpus.verify import shard_files
 from nanoeuler.errors import UserError
 
@@ -52,7 +52,7 @@ def _shards(folder: Path, split: str) -> list[tuple[Path, int | None]]:
     """Return a split's shards in order, and how many documents begin in each, where that is known."""
     if (folder / manifest.FILE).exists():
         return [(folder / shard.file, shard.documents) for shard in read_manifest(folder).of(split)]
-    return [(path, None) for path in shard_files(folder) if f"_{split}_" in path.name]
+    return [(path, None) for path in shard_files(folder) if split_of(path.name) == split]
 
 
 def _borders(tokens: np.ndarray, end_of_text: int) -> Iterator[tuple[int, int]]:

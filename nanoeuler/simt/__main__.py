@@ -2,7 +2,7 @@
 
 import sys
 
-from nanoeuler.errors import UserError, nearest, run_command
+from nanoeuler.errors import run_command, run_named
 from nanoeuler.simt import check
 
 COMMANDS = {"check": check.main}
@@ -20,13 +20,7 @@ def main(arguments: list[str]) -> int | None:
     Raises:
         UserError: there is no such command.
     """
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        return None
-    name, *options = arguments
-    if name not in COMMANDS:
-        raise UserError(f"unknown command '{name}'{nearest(name, COMMANDS)}: use {', '.join(COMMANDS)}")
-    return COMMANDS[name](options)
+    return run_named(COMMANDS, USAGE, arguments)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from nanoeuler.errors import UserError, nearest, run_command
+from nanoeuler.errors import run_command, run_named
 from nanoeuler.tokenizer.convert import decode_main, encode_main
 from nanoeuler.tokenizer.train import train_main
 from nanoeuler.tokenizer.view import inspect_main
@@ -30,13 +30,7 @@ def main(arguments: list[str]) -> int | None:
     Raises:
         UserError: there is no such command.
     """
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
-        return None
-    name, *options = arguments
-    if name not in COMMANDS:
-        raise UserError(f"unknown command '{name}'{nearest(name, COMMANDS)}: use {', '.join(COMMANDS)}")
-    return COMMANDS[name](options)
+    return run_named(COMMANDS, USAGE, arguments)
 
 
 if __name__ == "__main__":

@@ -4,39 +4,24 @@ import sys
 from time import monotonic
 from typing import TextIO
 
-from rich import progress
-from rich.console import Console
-from rich.text import Text
-
-from nanoeuler.console import format_duration, is_terminal, visible
+from nanoeuler.console import WorkBar, format_duration
 
 
-class Progress:
+class Progress(WorkBar):
     """Shows how far the training of a tokenizer is; used as a ``with`` block around it."""
 
     def __init__(self, file: TextIO | None = None) -> None:
-        self.file = file or sys.stderr
-        self.is_terminal = is_terminal(self.file)
-        console = Console(file=self.file, force_terminal=self.is_terminal, highlight=False)
-        columns = progress.BarColumn(), progress.TextColumn("{task.description}", markup=False)
-        self._bar = progress.Progress(*columns, console=console, disable=not self.is_terminal)
+        super().__init__(file or sys.stderr, transient=False)
         self._phase = ""
         self._complete = False  # whether the line that says so has been printed
         self._started = self._shown = monotonic()
-
-    def __enter__(self) -> "Progress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def begin(self, phase: str) -> None:
         """Begin a phase of the work, with a bar and a clock of its own."""
         self._phase = phase
         self._complete = False
         self._started = self._shown = monotonic()
-        self._task = self._bar.add_task(phase, total=None)
+        self._task = self.bar.add_task(phase, total=None)
 
     def bytes(self, done: int, share: float | None) -> None:
         """Show how many bytes have been read, and which share of all that is."""
@@ -48,22 +33,13 @@ class Progress:
         if done == wanted or monotonic() - self._shown >= 0.1:
             self._show(f"{done:,} of {wanted:,} merges", done / wanted)
 
-    def note(self, text: str) -> None:
-        """Print a line of information."""
-        if self.is_terminal:
-            self._bar.console.print(Text(visible(text)), soft_wrap=True)
-        else:
-            print(visible(text), file=self.file, flush=True)
-
     def _show(self, numbers: str, share: float | None) -> None:
         line = f"{self._phase}  {numbers}  {self._times(share)}"
-        if self.is_terminal:
-            self._shown = monotonic()
-            self._bar.update(self._task, description=line, completed=share or 0, total=None if share is None else 1)
-        elif monotonic() - self._shown >= 2 or (share == 1 and not self._complete):
+        is_due = monotonic() - self._shown >= 2 or (share == 1 and not self._complete)
+        if is_due or self.is_terminal:
             self._complete = share == 1
             self._shown = monotonic()
-            print(line, file=self.file, flush=True)
+        self.show(self._task, line, share, is_due)
 
     def _times(self, share: float | None) -> str:
         elapsed = monotonic() - self._started

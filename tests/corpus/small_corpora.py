@@ -1,5 +1,6 @@
 """Small corpora to prepare in a moment, and what is left of it."""
 
+import os
 import random
 import struct
 from collections import Counter
@@ -7,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nanoeuler.corpus import encoded
 from nanoeuler.corpus.documents import Batch, Options, Source
@@ -113,3 +116,11 @@ def split_documents(tokens: list[int]) -> list[str]:
 def is_unfinished(folder: Path) -> bool:
     """Return whether there is something to go on with."""
     return (folder / HIDDEN / "state.json").exists()
+
+
+def prepare_here(monkeypatch: pytest.MonkeyPatch, folder: Path, documents: int) -> Path:
+    """Prepare a corpus of so many documents in this process, without waiting for the disk; return its folder."""
+    monkeypatch.setattr("nanoeuler.corpus.prepare.Workers", InlineWorkers)
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    prepare_list(Listed(make_documents(documents)), folder)
+    return folder

@@ -1,18 +1,7 @@
-import os
-
 import numpy as np
 import pytest
-from corpus.small_corpora import (
-    TOKENIZER,
-    InlineWorkers,
-    Listed,
-    make_documents,
-    prepare_list,
-    read_as_llmc,
-    split_documents,
-)
+from corpus.small_corpora import TOKENIZER, prepare_here, read_as_llmc, split_documents
 
-from nanoeuler.corpus import prepare as module
 from nanoeuler.corpus import show
 from nanoeuler.corpus.shards import NARROW, write_shard
 from nanoeuler.corpus.show import find_document
@@ -22,10 +11,7 @@ from nanoeuler.errors import UserError
 @pytest.fixture
 def owls(tmp_path, monkeypatch):
     """Give a corpus's folder."""
-    monkeypatch.setattr(module, "Workers", InlineWorkers)
-    monkeypatch.setattr(os, "fsync", lambda number: None)
-    prepare_list(Listed(make_documents(90)), tmp_path / "owls")
-    return tmp_path / "owls"
+    return prepare_here(monkeypatch, tmp_path / "owls", 90)
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from corpus.small_corpora import TOKENIZER, InlineWorkers, Listed, make_documents, prepare_list
+from corpus.small_corpora import TOKENIZER, Listed, prepare_here, prepare_list
 
-from nanoeuler.corpus import prepare as module
 from nanoeuler.corpus.manifest import read_manifest, write_manifest
 from nanoeuler.corpus.shards import NARROW, write_shard
 from nanoeuler.corpus.verify import bytes_to_read, verify
@@ -17,10 +16,7 @@ from nanoeuler.errors import UserError
 @pytest.fixture
 def owls(tmp_path, monkeypatch):
     """Give the folder of a good corpus."""
-    monkeypatch.setattr(module, "Workers", InlineWorkers)
-    monkeypatch.setattr(os, "fsync", lambda number: None)
-    prepare_list(Listed(make_documents(60)), tmp_path / "owls")
-    return tmp_path / "owls"
+    return prepare_here(monkeypatch, tmp_path / "owls", 60)
 
 
 def change(path, offset, content):
