@@ -27,6 +27,8 @@ def layer_shapes(config: ModelConfig, B: int, T: int) -> Shapes:
         "activated": (N, F),
         "out": (N, C),  # the residual stream after the layer
     }
+    if config.qk_norm:
+        shapes["qk"] = (N, (H + K) * D)  # queries and keys once normed: the backward reads the raw ones too
     return shapes
 
 
@@ -49,6 +51,8 @@ def statistic_shapes(config: ModelConfig, B: int, T: int, purpose: Purpose = "tr
         shapes |= norm_statistics(config, name + "attention_norm", N)
         shapes |= norm_statistics(config, name + "mlp_norm", N)
         shapes[name + "lse"] = (B, config.num_heads, T)
+        if config.qk_norm:
+            shapes |= {name + "q_norm.rstd": (B, T, config.num_heads), name + "k_norm.rstd": (B, T, config.kv_heads)}
     return shapes
 
 

@@ -2,7 +2,7 @@
 
 A checkpoint is ``RUN/checkpoints/step-00000500/``, which ``transformers`` loads as it is::
 
-    config.json, model.safetensors   the model, as Hugging Face names and lays it out (nanoeuler.huggingface)
+    config.json, model.safetensors   the model, as Hugging Face names and lays it out (nanoeuler.weights)
     optimizer.safetensors            AdamW's moments m and v, flat buffers in the layout of nanoeuler.parameters
     nanoeuler_tokenizer.json, ...    the tokenizer
     training.json                    the resolved configuration, the tokenizer's identity, and how far training got
@@ -14,28 +14,35 @@ checkpoint's name, and the next write clears it away. Only one process may write
 """
 
 import json
-import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
 
 from nanoeuler.config import Config, config_from_dict
 from nanoeuler.errors import UserError
-from nanoeuler.files import sha256_of_file
-from nanoeuler.huggingface import fill_weights, read_model_config, to_huggingface
-from nanoeuler.parameters import flat_size, named_views, parameter_shapes
+from nanoeuler.files import flush, sha256_of_file
+from nanoeuler.parameters import named_views, parameter_shapes
 from nanoeuler.precision import storage
 from nanoeuler.tokenizer import Tokenizer, load_tokenizer
+from nanoeuler.weights.directory import (
+    MODEL_CONFIG,
+    WEIGHTS,
+    read_end_ids,
+    read_model_config,
+    write_model_files,
+    write_record,
+)
+from nanoeuler.weights.safetensors_file import read_header, write_tensors
+from nanoeuler.weights.tensors import read_flat
 
-MODEL_CONFIG, WEIGHTS, MOMENTS = "config.json", "model.safetensors", "optimizer.safetensors"
+MOMENTS = "optimizer.safetensors"
 TRAINING, SUMS = "training.json", "SHA256SUMS"
 
 
@@ -53,6 +60,7 @@ class Checkpoint:
     moments: tuple[np.ndarray, np.ndarray] | None
     progress: dict[str, Any]
     tokenizer: Tokenizer
+    end_ids: tuple[int, ...] = ()  # tokens that end a generation
 
 
 def write_checkpoint(run: Path, step: int, checkpoint: Checkpoint, keep: int) -> Path:
@@ -73,7 +81,7 @@ def write_checkpoint(run: Path, step: int, checkpoint: Checkpoint, keep: int) ->
     new = _hidden(final, "new")
     try:
         folder.mkdir(exist_ok=True)
-        _flush(run)
+        flush(run)
         _tidy(folder)
         new.mkdir()
         _write_files(new, step, checkpoint)
@@ -111,6 +119,7 @@ def read_checkpoint(path: Path, moments: bool = True) -> Checkpoint:
         moments=_read_moments(path / MOMENTS, weights) if moments and MOMENTS in files else None,
         progress=progress,
         tokenizer=_read_tokenizer(path, identity),
+        end_ids=read_end_ids(path),
     )
 
 
@@ -161,35 +170,23 @@ def list_checkpoints(path: Path) -> list[Path]:
 
 
 def _write_files(directory: Path, step: int, checkpoint: Checkpoint) -> None:
-    config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    hf_config, tensors = to_huggingface(config.model, named_views(checkpoint.weights, parameter_shapes(config.model)))
+    config, tokenizer, dtype = checkpoint.config, checkpoint.tokenizer, str(checkpoint.weights.dtype)
     training = {
         "config": config.model_dump(),
         "tokenizer": _identity(tokenizer),
         "progress": checkpoint.progress | {"step": step},
     }
-    _write_json(directory / MODEL_CONFIG, hf_config)
-    _write_json(directory / TRAINING, training)
-    _write_tensors(directory / WEIGHTS, tensors)
+    write_record(directory / TRAINING, training)
+    views = named_views(checkpoint.weights, parameter_shapes(config.model))
+    write_model_files(directory, config.model, views, dtype, tokenizer, checkpoint.end_ids)
     if checkpoint.moments is not None:
-        _write_tensors(directory / MOMENTS, dict(zip("mv", checkpoint.moments, strict=True)))
-    tokenizer.save(directory)
+        write_tensors(directory / MOMENTS, dict(zip("mv", checkpoint.moments, strict=True)), dtype)
     # training.json is listed last and must be listed: a SHA256SUMS that was cut off is then noticed.
     files = sorted(directory.iterdir(), key=lambda file: (file.name == TRAINING, file.name))
     sums = directory / SUMS
     sums.write_bytes("".join(f"{sha256_of_file(file)}  {file.name}\n" for file in files).encode())
     for file in [*files, sums, directory]:
-        _flush(file)
-
-
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _write_tensors(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}  # most are already
-    save_file(contiguous, file, metadata={"format": "pt"})  # transformers 4 asks for "pt", whoever wrote the file
-    shutil.copymode(file.with_name(MODEL_CONFIG), file)  # safetensors makes files that only their owner may read
+        flush(file)
 
 
 def _put_in_place(new: Path, final: Path) -> None:
@@ -202,7 +199,7 @@ def _put_in_place(new: Path, final: Path) -> None:
     if final.exists():
         final.rename(old)
     new.rename(final)
-    _flush(final.parent)
+    flush(final.parent)
     _remove(old)
 
 
@@ -224,7 +221,7 @@ def _remove(path: Path) -> None:
         if path != removed:
             shutil.rmtree(removed, ignore_errors=True)
             path.rename(removed)
-            _flush(path.parent)
+            flush(path.parent)
         shutil.rmtree(removed, ignore_errors=True)
 
 
@@ -235,17 +232,6 @@ def _hidden(path: Path, state: str) -> Path:
     '.step-00000500.new'
     """
     return path.with_name(f".{path.name.strip('.').partition('.')[0]}.{state}")
-
-
-def _flush(path: Path) -> None:
-    """Have the disk itself hold a file, or a directory's entries (fsync)."""
-    if path.is_dir() and os.name == "nt":
-        return  # Windows cannot open a directory
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _last_good(folder: Path) -> str:
@@ -280,27 +266,27 @@ def _verify(path: Path) -> set[str]:
 
 
 def _check_model(path: Path, config: Config) -> None:
-    hf_config = _read_json(path / MODEL_CONFIG)
-    with _blaming(path / MODEL_CONFIG):
-        model = read_model_config(hf_config)
-        ours, theirs = config.model.model_dump(), model.model_dump()
-        if ours != theirs:
-            keys = ", ".join(f"{key} {theirs[key]} ({ours[key]})" for key in ours if ours[key] != theirs[key])
-            raise UserError(f"another architecture than that in {TRAINING} (in brackets): {keys}")
+    ours, theirs = config.model.model_dump(), read_model_config(path).model_dump()
+    if ours != theirs:
+        keys = ", ".join(f"{key} {theirs[key]} ({ours[key]})" for key in ours if ours[key] != theirs[key])
+        raise UserError(f"{path / MODEL_CONFIG}: another architecture than that in {TRAINING} (in brackets): {keys}")
 
 
 def _read_weights(file: Path, config: Config) -> np.ndarray:
     """Return the weights as one flat buffer; besides it only one tensor is in memory at a time."""
-    shapes = parameter_shapes(config.model)
-    weights = np.zeros(flat_size(shapes), storage(config.training.dtype).master)
-    with _blaming(file), safe_open(file, framework="numpy") as tensors:
-        fill_weights(config.model, named_views(weights, shapes), tensors.keys(), tensors.get_tensor)
-    return weights
+    dtype = storage(config.training.dtype).master
+    with _blaming(file):
+        tensors = read_header(file)
+        for name, tensor in tensors.items():
+            if tensor.dtype != str(dtype):
+                raise UserError(f"tensor {name} is {tensor.dtype}; the configuration makes it {dtype}")
+        return read_flat(config.model, tensors, dtype, finite=False)  # a run that went wrong can be looked into
 
 
 def _read_moments(file: Path, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    with _blaming(file), safe_open(file, framework="numpy") as tensors:
-        m, v = tensors.get_tensor("m"), tensors.get_tensor("v")
+    with _blaming(file):
+        tensors = read_header(file)
+        m, v = tensors["m"].read(), tensors["v"].read()
         for moment in (m, v):
             if (moment.shape, moment.dtype) != (weights.shape, weights.dtype):
                 raise UserError(

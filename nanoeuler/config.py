@@ -59,7 +59,9 @@ class ModelConfig(Section):
     num_layers: Positive = Field(4, le=10_000, description="L, transformer layers")
     num_heads: Positive = Field(4, description="H, query heads")
     num_kv_heads: Positive | None = Field(None, description="K, key/value heads, a divisor of num_heads; H if left out")
-    hidden_dim: Positive = Field(128, description="C, channels of the residual stream, a multiple of num_heads")
+    hidden_dim: Positive = Field(128, description="C, channels of the residual stream, a multiple of num_heads "
+                                 "unless attention_head_dim is given")  # fmt: skip
+    attention_head_dim: Positive | None = Field(None, description="D, channels of one head; C / H if left out")
     feed_forward_dim: Positive | None = Field(
         None, description="F; if left out 8/3 C rounded up to a multiple of 32 for swiglu, 4 C for gelu"
     )
@@ -67,8 +69,16 @@ class ModelConfig(Section):
     position: Literal["rope", "learned"] | None = Field(None, description="position encoding (euler rope)")
     activation: Literal["swiglu", "gelu"] | None = Field(None, description="feed-forward activation (euler swiglu)")
     bias: bool | None = Field(None, description="biases in linear layers and layernorm (euler false)")
+    qkv_bias: bool | None = Field(None, description="biases of queries, keys and values; as bias says if left out")
+    qk_norm: bool = Field(False, description="RMSNorm of each head's queries and keys, before RoPE")
     tie_embeddings: bool | None = Field(None, description="output weights are the embedding's (euler false)")
     rope_theta: float = Field(10000.0, gt=0, description="base of the RoPE frequencies")
+    rope_factor: float = Field(1.0, ge=1, description="Llama 3's stretching of RoPE's long waves; 1 is none")
+    rope_low_freq_factor: float = Field(1.0, gt=0, description="waves longer than rope_original_length / this are "
+                                        "stretched in full")  # fmt: skip
+    rope_high_freq_factor: float = Field(4.0, gt=0, description="waves shorter than rope_original_length / this stay "
+                                         "as they are")  # fmt: skip
+    rope_original_length: Positive = Field(8192, description="longest sequence before RoPE was stretched")
     norm_eps: float = Field(1e-5, gt=0, description="added to the variance before its root")
     init_std: float = Field(0.02, gt=0, description="standard deviation of initial weights")
     dropout: float = Field(
@@ -79,40 +89,58 @@ class ModelConfig(Section):
     )
     prediction_loss_weight: float = Field(0.3, ge=0, description="weight of the further heads' mean loss")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, values: Any) -> Any:
+    @model_validator(mode="after")
+    def _fill_from_preset(self) -> "ModelConfig":
         """Set what was left out from the preset, so that a resolved configuration says everything."""
-        if not isinstance(values, dict):
-            return values
-        preset = values.get("preset", "euler")
-        if preset not in list(PRESETS):  # an error that the field itself reports
-            return values
-        return PRESETS[preset] | {k: v for k, v in values.items() if v is not None or k not in PRESETS[preset]}
+        for key, value in PRESETS[self.preset].items():
+            if getattr(self, key) is None:
+                self._fill(key, value)
+        return self
 
     @model_validator(mode="after")
     def _check_shapes(self) -> "ModelConfig":
         heads, kv_heads = self.num_heads, self.num_kv_heads or self.num_heads
-        if self.hidden_dim % heads:
-            raise ValueError(f"hidden_dim {self.hidden_dim} is not a multiple of num_heads {heads}")
+        if self.attention_head_dim is None and self.hidden_dim % heads:
+            raise ValueError(
+                f"hidden_dim {self.hidden_dim} is not a multiple of num_heads {heads}; "
+                "for heads of another size give attention_head_dim"
+            )
         if heads % kv_heads:
             raise ValueError(f"num_heads {heads} is not a multiple of num_kv_heads {kv_heads}")
         if self.position == "rope" and self.head_dim % 2:
             raise ValueError(
                 f"RoPE turns pairs of channels, so the head size hidden_dim / num_heads = {self.head_dim} must be even"
             )
-        rounded = -(-8 * self.hidden_dim // (3 * 32)) * 32
-        object.__setattr__(self, "num_kv_heads", kv_heads)
-        if self.feed_forward_dim is None:
-            object.__setattr__(
-                self, "feed_forward_dim", rounded if self.activation == "swiglu" else 4 * self.hidden_dim
+        if self.rope_factor > 1 and self.rope_low_freq_factor >= self.rope_high_freq_factor:
+            raise ValueError(
+                f"rope_low_freq_factor {self.rope_low_freq_factor:g} must be below rope_high_freq_factor "
+                f"{self.rope_high_freq_factor:g}"
             )
+        rounded = -(-8 * self.hidden_dim // (3 * 32)) * 32
+        defaults = {
+            "num_kv_heads": heads,
+            "attention_head_dim": self.hidden_dim // heads,
+            "qkv_bias": self.bias,
+            "feed_forward_dim": rounded if self.activation == "swiglu" else 4 * self.hidden_dim,
+        }
+        for key, value in defaults.items():
+            if getattr(self, key) is None:
+                self._fill(key, value)
         return self
+
+    def _fill(self, key: str, value: Any) -> None:
+        """Set a key that was left out; it goes on counting as left out (:meth:`written`)."""
+        object.__setattr__(self, key, value)
+        self.model_fields_set.discard(key)
+
+    def written(self) -> dict[str, Any]:
+        """Return the keys that somebody has given a value, in a file or on the command line."""
+        return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
 
     @property
     def head_dim(self) -> int:
-        """D, channels of one head."""
-        return self.hidden_dim // self.num_heads
+        """D, channels of one head (``attention_head_dim`` with its default filled in)."""
+        return self.attention_head_dim or self.hidden_dim // self.num_heads
 
     @property
     def kv_heads(self) -> int:
@@ -140,6 +168,9 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """How the model is trained."""
 
+    init_from: str | None = Field(None, description="weights to start from: the folder of a model or of a run, a .bin "
+                                  "file of llm.c or llama2.c, or a hub's owner/name[@revision]; they bring the "
+                                  "architecture and the tokenizer along")  # fmt: skip
     batch_size: Positive = Field(12, description="B, sequences in one micro-batch")
     gradient_accumulation: Positive = Field(1, le=1_000_000, description="micro-batches in one step")
     total_steps: Positive = Field(2000, description="optimizer steps")
@@ -197,6 +228,8 @@ class Config(Section):
         return json.dumps(self.model_dump(), indent=2) + "\n"
 
 
+#: Shorter names of options.
+ALIASES = {"--training.init_from": "--init-from"}
 SECTIONS: dict[str, type[Section]] = {"model": ModelConfig, "training": TrainingConfig, "data": DataConfig}
 
 
@@ -279,9 +312,9 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     for section, schema in SECTIONS.items():
         group = parser.add_argument_group(section)
         for key, field in schema.model_fields.items():
-            group.add_argument(
-                f"--{section}.{key}", metavar=_metavar(field), default=argparse.SUPPRESS, help=_help(field)
-            )
+            option = f"--{section}.{key}"
+            names = [option, ALIASES[option]] if option in ALIASES else [option]
+            group.add_argument(*names, metavar=_metavar(field), default=argparse.SUPPRESS, help=_help(field))
 
 
 def config_from_options(options: argparse.Namespace) -> Config:

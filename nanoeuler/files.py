@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,6 +68,47 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"{path}: cannot write it: {error.strerror or error}") from None
+
+
+@contextmanager
+def folder_written_whole(path: Path) -> Iterator[Path]:
+    """Give an empty folder to fill, which becomes ``path`` at the end of the block: all of it, or nothing is changed.
+
+    A folder of that name steps aside first, and is removed in the end. The folder above is made if it is missing.
+
+    Raises:
+        UserError: the disk is full, the folder above is read-only, and so on; it names the path and the reason.
+    """
+    new, old = (path.with_name(f".{path.name}.{secrets.token_hex(4)}.{state}") for state in ("part", "old"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            new.mkdir()
+            yield new
+            for file in [*new.iterdir(), new]:
+                flush(file)
+            if path.exists():  # a folder cannot be renamed over another
+                path.rename(old)
+            new.rename(path)
+            flush(path.parent)
+        finally:
+            if old.exists() and not path.exists():
+                old.rename(path)
+            for left in (new, old):
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot write it: {error.strerror or error}") from None
+
+
+def flush(path: Path) -> None:
+    """Have the disk itself hold a file, or a directory's entries (fsync)."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows cannot open a directory
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

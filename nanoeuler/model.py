@@ -10,6 +10,8 @@ V vocabulary.
     logits_0 = head(final_norm(x))                              the language model
     logits_k = head(norm_k(x + x @ prediction_k.T))             predicts k + 1 tokens ahead, training only
 
+Queries and keys may have a norm of their own, over each head's channels, before RoPE (``qk_norm``).
+
 The further heads are the linear heads of Gloeckle et al. 2024, arXiv:2404.19737, on one shared unembedding.
 
 Several documents may be packed into a sequence. With ``starts``, for each token where its document begins, attention
@@ -27,6 +29,7 @@ import numpy as np
 
 from nanoeuler.activations import Purpose, arena_shapes, statistic_shapes
 from nanoeuler.config import ModelConfig
+from nanoeuler.cpu.rope import RopeScaling
 from nanoeuler.parameters import flat_size, named_views, parameter_shapes
 from nanoeuler.precision import statistics
 
@@ -46,11 +49,11 @@ class Dropout:
 class KeyValueCache:
     """Keys and values of the positions that a model has seen, so that each new token costs one row."""
 
-    def __init__(self, config: ModelConfig, ops: Any, batch: int, dtype: Any) -> None:
-        shape = (config.num_layers, 2, batch, config.max_seq_len, config.kv_heads, config.head_dim)
+    def __init__(self, config: ModelConfig, ops: Any, batch: int, length: int, dtype: Any) -> None:
+        shape = (config.num_layers, 2, batch, length, config.kv_heads, config.head_dim)
         self.ops = ops
         self.arrays = named_views(ops.empty(flat_size({"cache": shape}), dtype), {"cache": shape})["cache"]
-        self.capacity, self.length = config.max_seq_len, 0
+        self.capacity, self.length = length, 0
 
     def append(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
         """Store (B, T, K, D) keys and values of one layer after the earlier ones; return all of them, (B, S, K, D)."""
@@ -88,9 +91,15 @@ class Transformer:
         self._uploaded = {name: ops.empty(self._tokens, np.int32) for name in ("tokens", "targets")}
         self._views: dict[tuple[int, int], Arrays] = {}
         if purpose == "generation":
-            self.cache = KeyValueCache(config, ops, batch, self.dtype)
+            self.cache = KeyValueCache(config, ops, batch, length, self.dtype)
         if config.position == "rope":
-            host = np.stack(ops.rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, exact))
+            scaling = RopeScaling(
+                config.rope_factor,
+                config.rope_low_freq_factor,
+                config.rope_high_freq_factor,
+                config.rope_original_length,
+            )
+            host = np.stack(ops.rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, exact, scaling))
             tables = ops.empty(host.size, exact).reshape(host.shape)
             ops.from_numpy(tables, host)
             self.cos, self.sin = tables[0], tables[1]
@@ -213,8 +222,9 @@ class Transformer:
         ops, name, at = self.ops, f"layers.{layer}.", self._place(layer)
 
         self._linear_forward(name + "qkv", a[at + "qkv"], a[at + "attention_norm"])
-        q, k, v = self._split_heads(a[at + "qkv"], B, T)
-        self._rope(ops.rope_forward, a[at + "qkv"], B, T, cache.length if cache is not None else 0)
+        self._qk_norm_forward(name, a, at, B, T)
+        self._rope(ops.rope_forward, self._queries_keys(a, at, B, T), cache.length if cache is not None else 0)
+        q, k, v = self._attended(a, at, B, T)
         if cache is not None:
             k, v = cache.append(layer, k, v)
         ops.attention_forward(a[at + "attention"].reshape(q.shape), a[at + "lse"], q, k, v, starts)
@@ -308,11 +318,12 @@ class Transformer:
 
         dbranch = self._dropout_backward(a["dbranch"], dx, dropout, 1 + 2 * layer)
         self._linear_backward(at + "attention_out", gradients, a["dattention"], dbranch, a[at + "attention"])
-        q, k, v = self._split_heads(a[at + "qkv"], B, T)
+        q, k, v = self._attended(a, at, B, T)
         dq, dk, dv = self._split_heads(a["dqkv"], B, T)
         dout, out = a["dattention"].reshape(q.shape), a[at + "attention"].reshape(q.shape)
         ops.attention_backward(dq, dk, dv, dout, out, a[at + "lse"], q, k, v, starts)
-        self._rope(ops.rope_backward, a["dqkv"], B, T, 0)
+        self._rope(ops.rope_backward, self._heads(a["dqkv"], B, T)[:, :, : q.shape[2] + k.shape[2]], 0)
+        self._qk_norm_backward(a, at, gradients, dq, dk, B, T)
         dnorm = a[at + "attention_norm"]
         self._linear_backward(at + "qkv", gradients, dnorm, a["dqkv"], a[at + "attention_norm"])
         self._residual_norm_backward(at + "attention_norm", a, gradients, dx, dnorm, x)
@@ -326,16 +337,45 @@ class Transformer:
     def _head_weight(self) -> Array:
         return self.weights["embedding.weight" if self.config.tie_embeddings else "head.weight"]
 
+    def _heads(self, packed: Array, B: int, T: int) -> Array:
+        """View (N, heads·D) as (B, T, heads, D)."""
+        return packed.reshape(B, T, -1, self.config.head_dim)
+
     def _split_heads(self, qkv: Array, B: int, T: int) -> tuple[Array, Array, Array]:
         """View (N, (H + 2K)·D) packed q|k|v as (B, T, H, D), (B, T, K, D), (B, T, K, D)."""
-        H, K = self.config.num_heads, self.config.kv_heads
-        heads = qkv.reshape(B, T, H + 2 * K, self.config.head_dim)
+        H, K, heads = self.config.num_heads, self.config.kv_heads, self._heads(qkv, B, T)
         return heads[:, :, :H], heads[:, :, H : H + K], heads[:, :, H + K :]
 
-    def _rope(self, rotate: Any, qkv: Array, B: int, T: int, start: int) -> None:
-        """Turn queries and keys in place; they lie side by side."""
+    def _queries_keys(self, a: Arrays, at: str, B: int, T: int) -> Array:
+        """View the queries and keys that attention reads, (B, T, H + K, D): a norm of them has an array of its own."""
+        if self.config.qk_norm:
+            return self._heads(a[at + "qk"], B, T)
+        return self._heads(a[at + "qkv"], B, T)[:, :, : self.config.num_heads + self.config.kv_heads]
+
+    def _attended(self, a: Arrays, at: str, B: int, T: int) -> tuple[Array, Array, Array]:
+        """View what attention reads: queries (B, T, H, D), keys and values (B, T, K, D)."""
+        H, both = self.config.num_heads, self._queries_keys(a, at, B, T)
+        return both[:, :, :H], both[:, :, H:], self._split_heads(a[at + "qkv"], B, T)[2]
+
+    def _qk_norm_forward(self, name: str, a: Arrays, at: str, B: int, T: int) -> None:
+        if self.config.qk_norm:
+            raw, normed = self._split_heads(a[at + "qkv"], B, T), self._attended(a, at, B, T)
+            for i, norm in enumerate(("q_norm", "k_norm")):
+                weight, eps = self.weights[f"{name}{norm}.weight"], self.config.norm_eps
+                self.ops.head_rmsnorm_forward(normed[i], a[f"{at}{norm}.rstd"], raw[i], weight, eps)
+
+    def _qk_norm_backward(self, a: Arrays, at: str, gradients: Arrays, dq: Array, dk: Array, B: int, T: int) -> None:
+        """Turn the gradients of the normed queries and keys into those of the raw ones, in place."""
+        if self.config.qk_norm:
+            raw = self._split_heads(a[at + "qkv"], B, T)
+            for norm, d, x in zip(("q_norm", "k_norm"), (dq, dk), raw[:2], strict=True):
+                weight = f"{at}{norm}.weight"
+                self.ops.head_rmsnorm_backward(d, gradients[weight], d, x, self.weights[weight], a[f"{at}{norm}.rstd"])
+
+    def _rope(self, rotate: Any, heads: Array, start: int) -> None:
+        """Turn (B, T, heads, D) queries and keys in place; they lie side by side."""
         if self.config.position == "rope":
-            heads = qkv.reshape(B, T, -1, self.config.head_dim)[:, :, : self.config.num_heads + self.config.kv_heads]
+            T = heads.shape[1]
             rotate(heads, heads, self.cos[start : start + T], self.sin[start : start + T])
 
     def _linear_forward(self, name: str, out: Array, x: Array) -> None:

@@ -34,8 +34,10 @@ def parameter_shapes(config: ModelConfig) -> Shapes:
     for layer in range(config.num_layers):
         for name, shape in linears.items():
             shapes[f"layers.{layer}.{name}.weight"] = shape
-            if config.bias:
+            if config.qkv_bias if name == "qkv" else config.bias:
                 shapes[f"layers.{layer}.{name}.bias"] = shape[:1]
+        if config.qk_norm:
+            shapes |= {f"layers.{layer}.{letter}_norm.weight": (D,) for letter in "qk"}
         for norm in ("attention_norm", "mlp_norm"):
             shapes |= _norm_shapes(config, f"layers.{layer}.{norm}")
     shapes |= _norm_shapes(config, "final_norm")

@@ -20,10 +20,12 @@ from nanoeuler.corpus import choose_tokenizer, load_corpus
 from nanoeuler.cpu.parallel import available_cores
 from nanoeuler.device import HELP, op_table, why_no_gpu
 from nanoeuler.errors import UserError, run_command
+from nanoeuler.init_from import take_over
 from nanoeuler.parameters import flat_size, parameter_count, parameter_shapes
 from nanoeuler.precision import statistics, storage
 from nanoeuler.step import cut_batch
 from nanoeuler.tokenizer import make_tokenizer
+from nanoeuler.weights.pretrained import outline_model
 
 #: What the interpreter, the libraries and the blocks that ops work in take, about.
 OVERHEAD_BYTES = 300 * 2**20
@@ -44,7 +46,7 @@ def flops_per_token(config: ModelConfig, T: int) -> int:
     products = sum(o * i for o, i in matrices) + head * (config.num_prediction_heads - 1)
     if config.tie_embeddings:
         products += head
-    attention = 2 * config.num_layers * config.hidden_dim * (T + 1) // 2
+    attention = 2 * config.num_layers * config.num_heads * config.head_dim * (T + 1) // 2
     return 6 * (products + attention)
 
 
@@ -170,16 +172,34 @@ def check_memory(config: Config, available: int | None, device: str = "cpu") -> 
     Raises:
         UserError: it takes more than is available; the message gives the bytes of each part.
     """
-    parts = memory_plan(config, device)
+    fewer = "" if device == "gpu" else " or training.workers"
+    helps = f"A smaller training.batch_size (with more training.gradient_accumulation), model.max_seq_len{fewer} helps."
+    _refuse_beyond("this run", memory_plan(config, device), available, device, helps)
+
+
+def check_generation(model: ModelConfig, T: int, dtype: np.dtype, available: int | None, device: str = "cpu") -> None:
+    """Refuse to generate sequences of T tokens where model, activations and cache cannot fit.
+
+    Raises:
+        UserError: they take more than is available; the message gives the bytes of each part.
+    """
+    cache = flat_size({"cache": (model.num_layers, 2, T, model.kv_heads, model.head_dim)})
+    parts = {
+        "weights": flat_size(parameter_shapes(model)) * dtype.itemsize,
+        "activations": flat_size(arena_shapes(model, 1, T, "generation")) * dtype.itemsize,
+        "keys and values": cache * dtype.itemsize,
+    }
+    _refuse_beyond("this", parts, available, device, "A shorter prompt or fewer --tokens, or a smaller model, helps.")
+
+
+def _refuse_beyond(what: str, parts: dict[str, int], available: int | None, device: str, helps: str) -> None:
     needed = sum(parts.values()) + overhead_bytes(device)
     if available is not None and needed > available:
         lines = [f"  {format_bytes(size):>10}  {part}" for part, size in parts.items()]
-        kind, fewer = ("GPU memory", "") if device == "gpu" else ("memory", " or training.workers")
+        kind = "GPU memory" if device == "gpu" else "memory"
         raise UserError(
-            f"this run takes {format_bytes(needed)} of {kind} and {format_bytes(available)} are available:\n"
-            + "\n".join(lines)
-            + "\nA smaller training.batch_size (with more training.gradient_accumulation), model.max_seq_len"
-            + f"{fewer} helps."
+            f"{what} takes {format_bytes(needed)} of {kind} and {format_bytes(available)} are available:\n"
+            + "\n".join([*lines, helps])
         )
 
 
@@ -209,7 +229,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", default="cpu", help=HELP)
     add_config_options(parser)
     options = parser.parse_args(arguments)
-    config = with_vocabulary(config_from_options(options))
+    config = config_from_options(options)
+    if source := config.training.init_from:
+        config = config.model_copy(update={"model": take_over(config.model, outline_model(source).config, source)[0]})
+    config = with_vocabulary(config)
     op_table("sim" if options.device == "gpu" else options.device, config.training.dtype)  # for a plan no GPU is needed
     available = None if options.device == "gpu" and why_no_gpu() else available_on(options.device)
     print_plan(config, options.device, available)

@@ -64,16 +64,15 @@ def generate(
     cache is full, the model starts again from the last half of its context.
 
     Args:
-        model: planned for the generation of one sequence of ``max_seq_len``; its cache is used.
+        model: planned for the generation of one sequence; its cache is used, the length of which is the context.
         prompt: (n,) int32 token ids, n ≥ 1; of a longer one than the context the end is used.
         vocab_size: tokens that the tokenizer knows; a padded model's further logits are never chosen.
         sampling: how to choose.
         seed: the same seed gives the same tokens.
     """
     generator = np.random.default_rng(seed)
-    limit = model.config.max_seq_len
+    cache, limit = model.cache, model.cache.capacity
     tokens = [int(token) for token in prompt]
-    cache = model.cache
     cache.length = 0
     new = tokens[-limit:]
     while True:
@@ -92,10 +91,15 @@ def generate(
 def sample_prompt(tokenizer: Tokenizer, text: str) -> np.ndarray:
     """Return the tokens that a sample starts with; a prompt that this vocabulary cannot say gives way to a token."""
     try:
-        prompt = tokenizer.encode(text)
+        prompt = with_prefix(tokenizer, tokenizer.encode(text))
     except UserError:
-        prompt = np.zeros(0, np.int32)
+        prompt = with_prefix(tokenizer, np.zeros(0, np.int32))
     return prompt if prompt.size else np.zeros(1, np.int32)
+
+
+def with_prefix(tokenizer: Tokenizer, tokens: np.ndarray) -> np.ndarray:
+    """Return the tokens of a text with those before them that a model expects, such as BOS: (n,) int32."""
+    return np.concatenate([np.array(tokenizer.prefix, np.int32), tokens])
 
 
 def _softmax(z: np.ndarray) -> np.ndarray:

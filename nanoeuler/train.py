@@ -1,7 +1,8 @@
 """Train a model: ``python -m nanoeuler.train [--config FILE] [--training.learning_rate 3e-4 ...]``.
 
-With no argument a small model learns TinyShakespeare, or the built-in plays where that cannot be had. The run leaves
-everything in its directory; started again, it goes on from its last checkpoint.
+With no argument a small model learns TinyShakespeare, or the built-in plays where that cannot be had; with --init-from
+a model that is there already learns on. The run leaves everything in its directory; started again, it goes on from its
+last checkpoint.
 """
 
 import argparse
@@ -13,11 +14,12 @@ from typing import Any
 
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, list_checkpoints, read_checkpoint
 from nanoeuler.config import Config, Parser, add_config_options, config_from_options
-from nanoeuler.corpus import Batches, Corpus, PreparedCorpus, choose_tokenizer, load_corpus, plays
+from nanoeuler.corpus import Batches, Corpus, PreparedCorpus, load_corpus, plays
 from nanoeuler.corpus.corpus import fingerprint
 from nanoeuler.device import HELP, op_table
 from nanoeuler.errors import UserError, run_command
 from nanoeuler.files import locked, replace_file, writing
+from nanoeuler.init_from import Start, find_start, load_start, tokenizer_of
 from nanoeuler.plan import available_on, check_memory, reserve
 from nanoeuler.step import cut_batch
 from nanoeuler.tokenizer import Tokenizer
@@ -49,18 +51,28 @@ def main(arguments: list[str]) -> int:
     if options.run == "":
         raise UserError("--run is empty: give the directory of the run")
     run = Path(options.run or default_run(options.config, config, corpus))
-    config, data = prepare(config, corpus)
+    goes_on = config.training.init_from and options.resume is not False and list_checkpoints(run)
+    start = find_start(config, last_checkpoint(run)[0] if goes_on else None)
+    config, data = prepare(config, corpus, start)
     check_memory(config, available_on(options.device), options.device)
     if options.device == "gpu":
         reserve(config)
     with run_directory(run):
-        resume, notes = find_resume(run, config, data, options.resume)
-        pieces = len(cut_batch(config.model, config.training)) if resume is None else resume.config.training.pieces
-        config = with_pieces(config, pieces)
-        with writing(run / "config.json"):
-            replace_file(run / "config.json", config.to_json().encode())
-        trainer = Trainer(config, data, ops, run, resume, notes)
-        return trainer.train()
+        return _trainer(config, data, ops, run, start, options.resume).train()
+
+
+def _trainer(config: Config, data: Data, ops: Any, run: Path, start: Start | None, resume: bool | None) -> Trainer:
+    """Return a run that is ready to go; what it was read from is let go again."""
+    checkpoint, notes = find_resume(run, config, data, resume)
+    pieces = len(cut_batch(config.model, config.training)) if checkpoint is None else checkpoint.config.training.pieces
+    config = with_pieces(config, pieces)
+    with writing(run / "config.json"):
+        replace_file(run / "config.json", config.to_json().encode())
+    weights = None
+    if start is not None and checkpoint is None:
+        weights, more = load_start(config)
+        notes += [*more, *start.notes]
+    return Trainer(config, data, ops, run, checkpoint, notes, weights)
 
 
 def default_run(file: str | None, config: Config, corpus: Corpus) -> str:
@@ -75,16 +87,21 @@ def default_run(file: str | None, config: Config, corpus: Corpus) -> str:
     return f"runs/{Path(file).stem}{'-' + plays.NAME if instead else ''}"
 
 
-def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
-    """Turn a corpus into batches; return the configuration with all that it leaves to the corpus, and the data.
+def prepare(config: Config, corpus: Corpus, start: Start | None = None) -> tuple[Config, Data]:
+    """Turn a corpus into batches; return the configuration with all that it leaves to others, and the data.
+
+    Args:
+        config: as it was asked for.
+        corpus: to learn from.
+        start: what the run takes over from weights that are there already.
 
     Raises:
         UserError: a split is too short; a shard is missing or damaged; the tokenizer cannot be had, is another than
             that of the corpus, or has more tokens than the model; or nothing shows ``data.doc_mask`` the documents.
     """
-    tokenizer = choose_tokenizer(config.data.tokenizer_path, corpus.parts)
+    tokenizer = tokenizer_of(start, config.data.tokenizer_path, corpus)
     document_start = _document_start(corpus, tokenizer) if config.data.doc_mask else None
-    config = _resolved(config, corpus, tokenizer)
+    config = _resolved(config, corpus, tokenizer, start)
     model, training, vocab_size = config.model, config.training, config.model.vocabulary
     tokens = [part.tokens(tokenizer, vocab_size, config.data.val_fraction) for part in corpus.parts]
     sizes = training.batch_size, model.max_seq_len, model.num_prediction_heads
@@ -92,18 +109,19 @@ def prepare(config: Config, corpus: Corpus) -> tuple[Config, Data]:
     digest = fingerprint([each.fingerprint for each in tokens], corpus.shares)
     per_token = sum(float(share) * each.bytes_per_token for share, each in zip(corpus.shares, tokens, strict=True))
     floor = tokens[0].floor if len(tokens) == 1 else None
-    return config, Data(corpus, digest, tokenizer, batches, per_token, floor, document_start)
+    return config, Data(corpus, digest, tokenizer, batches, per_token, floor, document_start, () if start is None else start.end_ids)
 
 
-def _resolved(config: Config, corpus: Corpus, tokenizer: Tokenizer) -> Config:
-    """Return the configuration with what it leaves to the corpus filled in.
+def _resolved(config: Config, corpus: Corpus, tokenizer: Tokenizer, start: Start | None) -> Config:
+    """Return the configuration with what it leaves to the corpus, or to the weights that it starts from, filled in.
 
-    The tokenizer of a prepared corpus is its own, whether or not it was named; that of a text is named. So a run goes
-    on however its tokenizer was asked for.
+    The tokenizer of a prepared corpus is its own, whether or not it was named; that of a text is named, unless it came
+    along with weights. So a run goes on however its tokenizer was asked for.
     """
-    model, data = config.model, config.data
+    model, data = config.model if start is None else start.model, config.data
     own = any(isinstance(part, PreparedCorpus) and part.manifest for part in corpus.parts)
-    kind = None if own else data.tokenizer_path or tokenizer.kind
+    came_along = start is not None and data.tokenizer_path is None
+    kind = None if own or came_along else data.tokenizer_path or tokenizer.kind
     data = data.model_copy(update={"dataset": data.dataset or corpus.name, "tokenizer_path": kind})
     if model.vocab_size is None:
         model = model.model_copy(update={"vocab_size": tokenizer.vocab_size})
@@ -139,10 +157,7 @@ def find_resume(run: Path, config: Config, data: Data, resume: bool | None) -> t
         if resume:
             raise UserError(f"{run} has no checkpoint to resume from: leave --resume out to start a new run there")
         return None, []
-    try:
-        path, damaged = find_checkpoint(run)
-    except UserError as error:
-        raise UserError(f"{error}\nTo start anew, with the old run moved aside, give --no-resume") from None
+    path, damaged = last_checkpoint(run)
     checkpoint = read_checkpoint(path)
     changed = differences(checkpoint.config, with_pieces(config, checkpoint.config.training.pieces))
     if changed:
@@ -158,6 +173,18 @@ def find_resume(run: Path, config: Config, data: Data, resume: bool | None) -> t
         )
     notes = [f"passed over a damaged checkpoint: {line}" for line in damaged]
     return checkpoint, [*notes, f"going on from {path}"]
+
+
+def last_checkpoint(run: Path) -> tuple[Path, list[str]]:
+    """Return a run's last checkpoint that is whole, and what is wrong with each later one.
+
+    Raises:
+        UserError: none is whole.
+    """
+    try:
+        return find_checkpoint(run)
+    except UserError as error:
+        raise UserError(f"{error}\nTo start anew, with the old run moved aside, give --no-resume") from None
 
 
 def with_pieces(config: Config, pieces: int) -> Config:

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from nanoeuler.config import Config
 from nanoeuler.console import Console, format_count, format_duration, visible
@@ -52,16 +54,35 @@ class Data:
     bytes_per_token: float  # of the validation text
     floor: float | None  # nats per token that no model can go below, where it is known
     document_start: int | None = None  # the end-of-text token, where attention is to stay within documents
+    end_ids: tuple[int, ...] = ()  # tokens that end a generation, where a model that the run began with says so
 
 
 class Trainer:
     """One run in one directory, from the start or from a checkpoint."""
 
     def __init__(
-        self, config: Config, data: Data, ops: Any, run: Path, resume: Checkpoint | None, notes: list[str]
+        self,
+        config: Config,
+        data: Data,
+        ops: Any,
+        run: Path,
+        resume: Checkpoint | None,
+        notes: list[str],
+        weights: np.ndarray | None = None,
     ) -> None:
+        """Prepare a run.
+
+        Args:
+            config: all of it resolved.
+            data: what it learns from.
+            ops: the op table.
+            run: the directory of the run.
+            resume: the checkpoint to go on from, if there is one.
+            notes: what the user should know.
+            weights: to start from where there is no checkpoint; initial ones if None.
+        """
         self.config, self.data, self.ops, self.run, self.notes = config, data, ops, run, notes
-        weights = None if resume is None else resume.weights
+        weights = weights if resume is None else resume.weights
         self.step = TrainingStep(config.model, config.training, ops, weights, document_start=data.document_start)
         progress = {} if resume is None else resume.progress
         self.done: int = progress.get("step", 0)
@@ -222,7 +243,8 @@ class Trainer:
             "text_sha256": self.data.text_sha256,
         }
         weights, *moments = (self.ops.to_numpy(x) for x in (self.step.weights, self.step.m, self.step.v))
-        checkpoint = Checkpoint(self.config, weights, (moments[0], moments[1]), progress, self.data.tokenizer)
+        tokenizer, ends = self.data.tokenizer, self.data.end_ids
+        checkpoint = Checkpoint(self.config, weights, (moments[0], moments[1]), progress, tokenizer, ends)
         write_checkpoint(self.run, self.done, checkpoint, self.config.training.keep_checkpoints)
         self.saved_step = self.done
 

@@ -15,7 +15,8 @@ from nanoeuler.parameters import flat_size, initial_weights, named_views
 
 EULER: dict[str, Any] = {"num_kv_heads": 1}
 GPT2: dict[str, Any] = {"preset": "gpt2"}
-presets = pytest.mark.parametrize("changes", [EULER, GPT2, EULER | {"num_prediction_heads": 3}], ids=str)
+QK_NORM: dict[str, Any] = EULER | {"qk_norm": True, "attention_head_dim": 6}
+presets = pytest.mark.parametrize("changes", [EULER, GPT2, EULER | {"num_prediction_heads": 3}, QK_NORM], ids=str)
 
 
 def small(**changes: Any) -> ModelConfig:
@@ -92,9 +93,14 @@ def test_statistics_are_one_number_for_a_row_and_in_no_other_place(changes: dict
     config = small(**changes)
     statistics, arena = statistic_shapes(config, 2, 3, purpose), arena_shapes(config, 2, 3, purpose)
     assert not statistics.keys() & arena.keys()
-    assert {math.prod(shape) for name, shape in statistics.items() if not name.endswith("lse")} == {6}
+    of_heads = ("lse", "q_norm.rstd", "k_norm.rstd")
+    assert {math.prod(shape) for name, shape in statistics.items() if not name.endswith(of_heads)} == {6}
     assert {shape for name, shape in statistics.items() if name.endswith("lse")} == {(2, 2, 3)}
     norms = {name for name in arena if name.endswith("norm")}
+    for qk in (name for name in arena if name.endswith("qk")):  # both norms write to one array, as RoPE turns both
+        q, k = qk.replace("qk", "q_norm"), qk.replace("qk", "k_norm")
+        assert (statistics[q + ".rstd"], statistics[k + ".rstd"]) == ((2, 3, 2), (2, 3, 1))
+        norms |= {q, k}
     assert {name.removesuffix(".rstd") for name in statistics if name.endswith(".rstd")} == norms
 
 
@@ -122,9 +128,9 @@ def test_a_transformer_allocates_just_this(
     planned = [flat_size(shapes(config, 2, 6, purpose)) * 4 for shapes in (arena_shapes, statistic_shapes)]
     planned += [2 * 6 * 4] * 2  # tokens and targets of the host
     if purpose == "generation":
-        planned.append(flat_size({"cache": (2, 2, 2, 6, config.kv_heads, 2)}) * 4)
+        planned.append(flat_size({"cache": (2, 2, 2, 6, config.kv_heads, config.head_dim)}) * 4)
     if config.position == "rope":
-        planned.append(2 * 6 * 1 * 4)  # cosines and sines
+        planned.append(2 * 6 * config.head_dim // 2 * 4)  # cosines and sines
     assert allocated == planned
     tokens = np.arange(12, dtype=np.int32).reshape(2, 6) % 7
     heads = config.num_prediction_heads

@@ -622,8 +622,8 @@ def test_another_architecture(copy: Path, tmp_path: Path) -> None:
 
 
 def test_a_model_of_somebody_else(copy: Path) -> None:
-    message = edited(copy, lambda: edit_json(copy / "config.json", lambda config: config.pop("nanoeuler")))
-    assert message.startswith(f"{copy / 'config.json'}: a model of type 'llama' that nanoeuler did not write")
+    message = edited(copy, lambda: edit_json(copy / "config.json", lambda config: config.update(model_type="mixtral")))
+    assert message.startswith(f"{copy / 'config.json'}: a model of the type 'mixtral'")
 
 
 def test_another_tokenizer(copy: Path) -> None:
@@ -658,7 +658,7 @@ def test_other_moments(copy: Path) -> None:
 def test_files_that_are_something_else(name: str, copy: Path) -> None:
     for content in (b"", b"[1, 2]", b"{}", b"\xff" * 100, b'{"config": 1, "progress": 2, "tokenizer": 3}'):
         message = edited(copy, lambda content=content: (copy / name).write_bytes(content))
-        assert message.startswith(f"{copy / name}: ")
+        assert message.startswith(f"{copy / name}:")
 
 
 def test_progress_that_is_none(copy: Path) -> None:

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from nanoeuler.errors import UserError
-from nanoeuler.files import locked, replace_file, writing, written_whole
+from nanoeuler.files import folder_written_whole, locked, replace_file, writing, written_whole
 
 
 def test_written_whole_or_not_at_all(tmp_path):
@@ -18,6 +18,39 @@ def test_written_whole_or_not_at_all(tmp_path):
         raise KeyboardInterrupt
     assert path.read_bytes() == b"one"
     assert list(tmp_path.glob("*file*")) == [path]
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "deep" / "folder"
+    for content in (b"one", b"two"):  # the second replaces the first
+        with folder_written_whole(path) as folder:
+            (folder / "file").write_bytes(content)
+            assert not path.exists() or (path / "file").read_bytes() == b"one"
+        assert (path / "file").read_bytes() == content
+    with pytest.raises(KeyboardInterrupt), folder_written_whole(path) as folder:  # noqa: PT012
+        (folder / "other").write_bytes(b"three")
+        raise KeyboardInterrupt
+    assert [(file.name, file.read_bytes()) for file in path.iterdir()] == [("file", b"two")]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_take_its_name_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "file").write_bytes(b"old")
+    rename, renamed = type(path).rename, []
+
+    def fail_once(self, target):
+        renamed.append(target)
+        if len(renamed) == 2:  # the old one has stepped aside
+            raise OSError(errno.EIO, "the disk is gone")
+        return rename(self, target)
+
+    monkeypatch.setattr(type(path), "rename", fail_once)
+    with pytest.raises(UserError, match="folder: cannot write it: the disk is gone"), folder_written_whole(path):
+        pass
+    assert (path / "file").read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_replace_file_leaves_the_old_content_when_it_fails(tmp_path, monkeypatch):

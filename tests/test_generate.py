@@ -1,6 +1,7 @@
 """Text from a checkpoint: the same for the same seed, streamed in whole characters, and clear about what is wrong."""
 
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import runs
 
 import nanoeuler.generate
+import nanoeuler.plan
 from nanoeuler import cpu
 from nanoeuler.checkpoint import Checkpoint, find_checkpoint, write_checkpoint
 from nanoeuler.config import Config
@@ -126,6 +128,7 @@ def test_weights_of_float64_are_float32_to_kernels(
 
     write_run(tmp_path, CharTokenizer(CHARACTERS), dtype="float64")
     monkeypatch.setattr(nanoeuler.generate, "op_table", lambda device: cpu)
+    monkeypatch.setattr(nanoeuler.generate, "available_on", lambda device: None)
     monkeypatch.setattr(nanoeuler.generate, "Transformer", building)
     assert len(text(capfd, tmp_path, "--device", device)) > 60
     assert models[0].dtype == dtype
@@ -136,6 +139,100 @@ def test_without_a_prompt_a_text_without_newlines_begins_anyhow(
 ) -> None:
     write_run(tmp_path, CharTokenizer("abc"))
     assert len(text(capfd, tmp_path)) == 1 + 60 + 1
+
+
+# --- models of others
+
+
+def of_others(run: Path, folder: Path, **config: Any) -> Path:
+    """Make of a run's checkpoint what others would have made: no checksums, a configuration that says more."""
+    folder.mkdir()
+    for path in find_checkpoint(run)[0].iterdir():
+        if path.name in ("config.json", "model.safetensors", "nanoeuler_tokenizer.json"):
+            (folder / path.name).write_bytes(path.read_bytes())
+    record = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(record | config), encoding="utf-8")
+    return folder
+
+
+def test_a_text_ends_at_a_token_that_ends_texts(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = text(capfd, run, "--prompt", "ab").removesuffix("\n")
+    assert whole == text(capfd, of_others(run, tmp_path / "endless"), "--prompt", "ab").removesuffix("\n")
+    last = whole[20]
+    before = whole[: 2 + whole[2:].index(last)]
+    folder = of_others(run, tmp_path / "ending", eos_token_id=[int(CharTokenizer(CHARACTERS).encode(last)[0]), 999])
+    assert text(capfd, folder, "--prompt", "ab") == before + "\n"
+    assert text(capfd, folder, "--prompt", "ab", "--ignore-end") == whole + "\n"
+
+
+def test_each_sample_ends_for_itself(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = of_others(run, tmp_path / "ending", eos_token_id=int(CharTokenizer(CHARACTERS).encode("a")[0]))
+    samples = text(capfd, folder, "--prompt", "b", "--samples", "4").removesuffix("\n").split("\n" + "-" * 40 + "\n")
+    assert len(samples) == 4
+    assert len({len(sample) for sample in samples}) > 1
+    assert not any("a" in sample for sample in samples)
+
+
+@pytest.mark.parametrize(("tokens", "length"), [(4, 7), (13, 16), (10**9, 16)])
+def test_no_more_is_planned_than_the_text_will_have(
+    tokens: int, length: int, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PlannedError(Exception):
+        pass
+
+    def planning(config: Any, ops: Any, weights: Any, batch: int, length: int, purpose: str) -> Any:
+        raise PlannedError(length)
+
+    monkeypatch.setattr(nanoeuler.generate, "Transformer", planning)
+    with pytest.raises(PlannedError, match=f"^{length}$"):
+        runs.generate_here("--checkpoint", str(run), "--prompt", "abc", "--tokens", str(tokens))
+
+
+def test_a_text_that_does_not_fit_is_refused_before_a_weight_is_read(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(nanoeuler.plan, "available_bytes", lambda: 100 * 2**20)
+    monkeypatch.setattr(nanoeuler.generate, "read_weights", lambda *_: pytest.fail("the weights were read"))
+    message = refusal(capfd, "--checkpoint", str(run))
+    assert "takes 300 MiB of memory and 100 MiB are available" in message
+    assert "keys and values" in message
+
+
+def test_what_the_model_expects_before_a_text_is_there_and_not_shown(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    usual, after = text(capfd, run, "--prompt", "ab"), text(capfd, run, "--prompt", "gab")
+    monkeypatch.setattr(CharTokenizer, "prefix", tuple(CharTokenizer(CHARACTERS).encode("g").tolist()))
+    assert text(capfd, run, "--prompt", "ab") == after.removeprefix("g") != usual
+    alone = text(capfd, run)  # a text of the model's own begins with the prefix alone
+    assert len(alone) == 60 + 1
+    assert alone == text(capfd, run, "--prompt", "")
+
+
+def stories() -> Path:
+    """Return the folder of a small real model, in two forms."""
+    folder = Path(os.environ.get("NANOEULER_DATA", "nowhere")).parent / "models" / "stories260K"
+    if not folder.is_dir():
+        pytest.skip("the folder 'models' beside NANOEULER_DATA, with stories260K, is not here")
+    return folder
+
+
+def test_greedy_text_of_a_real_model_is_that_of_transformers(capfd: pytest.CaptureFixture[str]) -> None:
+    """The prompt's own spaces, those between words and the missing one at the beginning are all part of it."""
+    torch = pytest.importorskip("torch", reason="the oracle is transformers (extra 'oracles')")
+    transformers = pytest.importorskip("transformers", reason="the oracle is transformers (extra 'oracles')")
+    folder, prompt = stories(), "Once upon a time"
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf", dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "hf")
+    ids = tokenizer(prompt, return_tensors="pt")
+    with torch.no_grad():
+        out = theirs.generate(**ids, max_new_tokens=200, do_sample=False, pad_token_id=0)
+    expected = tokenizer.decode(out[0], skip_special_tokens=True)
+    capfd.readouterr()  # what transformers says
+    greedy = ["--prompt", prompt, "--temperature", "0"]
+    assert text(capfd, folder / "hf", *greedy, tokens=200) == expected + "\n"
+    assert text(capfd, folder / "stories260K.bin", *greedy, tokens=200) == expected + "\n"
+    assert expected.startswith("Once upon a time, there was a little girl")
 
 
 # --- streaming
@@ -275,8 +372,10 @@ def test_options_out_of_their_limits(
 def test_a_checkpoint_is_needed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "--checkpoint" in refusal(capfd, "--prompt", "a")
     missing = tmp_path / "none"
-    for path in (missing, tmp_path):
-        assert f"no checkpoint in {path}: give a run's directory" in refusal(capfd, "--checkpoint", str(path))
+    assert f"{missing}: there is no such file or folder" in refusal(capfd, "--checkpoint", str(missing))
+    assert str(tmp_path) in refusal(capfd, "--checkpoint", str(tmp_path))
+    (tmp_path / "checkpoints").mkdir()
+    assert f"no checkpoint in {tmp_path}: give a run's directory" in refusal(capfd, "--checkpoint", str(tmp_path))
     (tmp_path / "file").write_text("x", encoding="utf-8")
     refusal(capfd, "--checkpoint", str(tmp_path / "file"))
 

@@ -215,7 +215,7 @@ def test_cached_logits_are_those_of_the_whole(name: str, steps: list[int], dtype
     whole = model.logits(inputs).copy()
     tolerance = 1e-12 if dtype == np.float64 else 1e-5
 
-    cache, at = KeyValueCache(config, ops, 3, dtype), 0
+    cache, at = KeyValueCache(config, ops, 3, 9, dtype), 0
     for T in steps:
         part = model.logits(inputs[:, at : at + T], cache)
         assert error(part, whole[:, at : at + T]) < tolerance
@@ -224,7 +224,7 @@ def test_cached_logits_are_those_of_the_whole(name: str, steps: list[int], dtype
     assert cache.length == cache.capacity == 9
 
     model = Transformer(config, ops, weights, 3, max(steps), "generation")
-    cache, at = KeyValueCache(config, ops, 3, dtype), 0
+    cache, at = KeyValueCache(config, ops, 3, 9, dtype), 0
     for T in steps:
         at += T
         assert error(model.next_logits(inputs[:, at - T : at], cache), whole[:, at - 1]) < tolerance
@@ -233,7 +233,7 @@ def test_cached_logits_are_those_of_the_whole(name: str, steps: list[int], dtype
 
 def test_a_cache_may_hold_fewer_sequences_than_it_was_made_for() -> None:
     weights, inputs = weights_of(EULER), batch_of(EULER)[0]
-    whole, cache = Transformer(EULER, ops, weights, 3, 9).logits(inputs), KeyValueCache(EULER, ops, 3, np.float64)
+    whole, cache = Transformer(EULER, ops, weights, 3, 9).logits(inputs), KeyValueCache(EULER, ops, 3, 9, np.float64)
     model = Transformer(EULER, ops, weights, 2, 5, "generation")
     model.next_logits(inputs[:2, :5], cache)
     assert_close(model.next_logits(inputs[:2, 5:], cache), whole[:2, -1])
@@ -319,7 +319,7 @@ def test_every_purpose_gives_the_same_in_no_more_memory_than_it_needs(name: str)
     logits = training.logits(inputs).copy()
     assert (evaluation.logits(inputs) == logits).all()
     assert (evaluation.losses(inputs, targets[0]) == training.losses(inputs, targets[0])).all()
-    last = generation.next_logits(inputs, KeyValueCache(config, ops, 3, np.float64))
+    last = generation.next_logits(inputs, KeyValueCache(config, ops, 3, 9, np.float64))
     assert np.abs(last - logits[:, -1]).max() < 1e-12
     sizes = [flat_size(arena_shapes(config, 3, 9, purpose)) for purpose in ("training", "evaluation", "generation")]
     assert sizes == sorted(sizes, reverse=True)

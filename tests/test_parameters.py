@@ -22,6 +22,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gpt2": {"preset": "gpt2"},
     "tied, layernorm without biases": {"norm": "layernorm", "tie_embeddings": True},
     "rmsnorm with biases": {"bias": True},
+    "queries and keys normed, wider heads": {"qk_norm": True, "attention_head_dim": 6, "qkv_bias": True},
 }
 models = pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS.keys())
 
@@ -45,6 +46,22 @@ def test_euler_in_the_order_of_the_buffer() -> None:
         ("final_norm.weight", (4,)),
         ("prediction.1.norm.weight", (4,)),
     ]
+
+
+def test_norms_and_biases_of_queries_and_keys() -> None:
+    """Heads of another size than C / H, too."""
+    shapes = parameter_shapes(small(num_layers=1, qk_norm=True, qkv_bias=True, attention_head_dim=6))
+    attention = {
+        name: shape for name, shape in shapes.items() if "qkv" in name or "attention_out" in name or "k_" in name
+    }
+    assert attention == {
+        "layers.0.qkv.weight": (36, 4),
+        "layers.0.attention_out.weight": (4, 12),
+        "layers.0.qkv.bias": (36,),
+        "layers.0.k_norm.weight": (6,),
+    }
+    assert shapes["layers.0.q_norm.weight"] == (6,)
+    assert not [name for name in parameter_shapes(small(bias=True, qkv_bias=False)) if name.endswith("qkv.bias")]
 
 
 def test_gpt2_in_the_order_of_the_buffer() -> None:

@@ -10,7 +10,7 @@ from nanoeuler import cpu
 from nanoeuler.config import ModelConfig
 from nanoeuler.model import Transformer
 from nanoeuler.parameters import initial_weights
-from nanoeuler.sampling import Sampling, distribution, generate, sample_prompt
+from nanoeuler.sampling import Sampling, distribution, generate, sample_prompt, with_prefix
 from nanoeuler.tokenizer import ByteTokenizer, CharTokenizer
 
 LOGITS = np.log([0.5, 0.25, 0.125, 0.0625, 0.0625]).astype(np.float32)
@@ -133,7 +133,7 @@ def tokens(count: int, sampling: Sampling, seed: Any = 0, prompt: tuple[int, ...
 
 def plain_greedy(transformer: Transformer, prompt: list[int], count: int) -> list[int]:
     """Return the likeliest tokens, each from the logits of all of its context at once, without a cache."""
-    config, limit = transformer.config, transformer.config.max_seq_len
+    config, limit = transformer.config, transformer.cache.capacity
     weights = initial_weights(config, 0, np.float64)
     everything = Transformer(config, cpu, weights, 1, limit, "evaluation")
     text, context = list(prompt), list(prompt)[-limit:]
@@ -154,6 +154,17 @@ def test_greedy_text_is_that_of_the_model_without_a_cache_also_beyond_its_contex
     got = generate(transformer, np.array(prompt, np.int32), 11, Sampling(temperature=0), 0)
     assert list(islice(got, 30)) == expected
     assert len(set(expected)) > 1
+
+
+def test_the_context_is_what_was_planned_not_what_the_model_could() -> None:
+    """Models that could read 100,000 tokens are planned for as many as a text will have."""
+    config = model().config
+    short = Transformer(config, cpu, initial_weights(config, 0, np.float64), 1, 5, "generation")
+    for prompt in ([3], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6, 7]):
+        got = list(islice(generate(short, np.array(prompt, np.int32), 11, Sampling(temperature=0), 0), 30))
+        assert got == plain_greedy(short, prompt, 30)
+        assert got != plain_greedy(model(), prompt, 30)
+        assert short.cache.length <= 5
 
 
 def test_the_same_seed_gives_the_same_text_and_others_differ() -> None:
@@ -210,3 +221,12 @@ def test_a_sample_starts_with_what_the_vocabulary_can_say() -> None:
     assert sample_prompt(CharTokenizer("ab\n"), "ba").tolist() == [2, 1]
     assert sample_prompt(CharTokenizer("ab"), "\n").tolist() == [0]
     assert sample_prompt(ByteTokenizer(), "").tolist() == [0]
+
+
+def test_what_a_model_expects_before_a_text_stands_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CharTokenizer, "prefix", (7, 8))
+    tokenizer = CharTokenizer("ab\n")
+    assert with_prefix(tokenizer, np.array([2, 1], np.int32)).tolist() == [7, 8, 2, 1]
+    assert with_prefix(tokenizer, np.array([2, 1], np.int32)).dtype == np.int32
+    assert sample_prompt(tokenizer, "ba").tolist() == [7, 8, 2, 1]
+    assert sample_prompt(tokenizer, "what it cannot say").tolist() == [7, 8]

@@ -14,8 +14,9 @@ from typing import Any
 
 from nanoeuler.corpus.arrow_exit import closed_at_exit
 from nanoeuler.corpus.documents import Batch, Options, Row, Sieve, Source, choose_columns
-from nanoeuler.corpus.hub_trouble import Patience
+from nanoeuler.corpus.names import HUB_NAMES
 from nanoeuler.errors import UserError
+from nanoeuler.hub_trouble import DATA_SET, Patience
 
 SPLIT = "train"
 #: The line that begins an article in wikitext: " = Title = ", and not " = = Section = = ".
@@ -40,7 +41,7 @@ class HubDataset(Source):
         When the hub fails, a batch of no rows has the note of it, and reading goes on from the batch before.
         """
         state = state or {"library": self._beginning, "rows": 0, "lines": []}
-        patience = Patience(self.description["asked_for"][0])
+        patience = Patience(self.description["asked_for"][0], None, DATA_SET)
         patience.is_known = True
         while True:
             try:
@@ -124,7 +125,7 @@ def open_dataset(
     place = {"kind": "hub", "asked_for": [asked_for], "dataset": dataset, "config": config, "split": SPLIT}
     is_same = earlier is not None and place == {name: earlier.get(name) for name in place}
     wanted = earlier["revision"] if earlier and is_same and options.revision is None else options.revision
-    patience = Patience(asked_for, wanted)
+    patience = Patience(asked_for, wanted, DATA_SET, [known.dataset for known in HUB_NAMES.values()])
 
     def load(**options: Any) -> Any:
         return datasets.load_dataset(dataset, name=config, split=SPLIT, streaming=True, revision=commit, **options)

@@ -14,6 +14,7 @@ from nanoeuler.cpu.dropout import dropout_backward, dropout_forward
 from nanoeuler.cpu.embedding import embedding_backward, embedding_forward
 from nanoeuler.cpu.gelu import gelu_backward, gelu_forward
 from nanoeuler.cpu.global_norm import global_norm
+from nanoeuler.cpu.head_rmsnorm import head_rmsnorm_backward, head_rmsnorm_forward
 from nanoeuler.cpu.layernorm import layernorm_backward, layernorm_forward
 from nanoeuler.cpu.linear import linear_backward, linear_forward
 from nanoeuler.cpu.memory import copy, empty, fill, from_numpy, to_numpy
@@ -45,6 +46,8 @@ __all__ = [
     "gelu_backward",
     "gelu_forward",
     "global_norm",
+    "head_rmsnorm_backward",
+    "head_rmsnorm_forward",
     "layernorm_backward",
     "layernorm_forward",
     "linear_backward",

@@ -13,15 +13,41 @@ Backward: the Jacobian is a rotation, whose transpose turns back, so the gradien
 """
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 
 from nanoeuler.cpu.parallel import blocks, parallel, scratch
 
 
-def rope_tables(positions: int, head_dim: int, base: float, dtype: type = np.float32) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class RopeScaling:
+    """Llama 3.1's stretching of the long waves (Grattafiori et al. 2024, arXiv:2407.21783, and Meta's published code).
+
+    A pair whose wave, 2π / θ_i positions long, is longer than ``original_length / low_freq_factor`` turns ``factor``
+    times slower; one shorter than ``original_length / high_freq_factor`` turns as before; in between the two blend.
+    """
+
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_length: int = 8192
+
+    def scaled(self, frequencies: np.ndarray) -> np.ndarray:
+        """Return the stretched θ_i, (D/2,) float64."""
+        turns = self.original_length * frequencies / (2 * np.pi)  # of each pair in the original length
+        share = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
+        share = np.clip(share, 0, 1)  # of the frequency as it was
+        return frequencies * (share + (1 - share) / self.factor)
+
+
+def rope_tables(
+    positions: int, head_dim: int, base: float, dtype: type = np.float32, scaling: RopeScaling | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return cos and sin of every angle, each (positions, D/2), computed in float64 and rounded to ``dtype``."""
     frequencies = base ** (-np.arange(0, head_dim, 2) / head_dim)
+    if scaling is not None:
+        frequencies = scaling.scaled(frequencies)
     angles = np.arange(positions)[:, None] * frequencies
     return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
 

@@ -27,6 +27,11 @@ class Tokenizer(ABC):
     fingerprint: str  # SHA-256, hexadecimal: equal for two tokenizers that give the same ids
     end_of_text: int | None = None  # the id that stands between documents, if there is one
     special: Mapping[str, int] = {}  # tokens that ordinary text never gives, and their ids
+    prefix: tuple[int, ...] = ()  # what a text begins with when a model is given it; encode leaves it out
+    bos: int | None = None
+    eos: int | None = None
+    chat_template: str | None = None  # Jinja
+    files: Mapping[str, bytes] = {}  # of others, that it was read from: save writes them again, byte for byte
 
     @abstractmethod
     def encode_ordinary(self, text: str) -> np.ndarray:

@@ -54,12 +54,12 @@ def read_json(path: Path) -> dict[str, Any]:
         record = json.loads(read_utf8(path), object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: damaged or cut off: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise UserError(f"{path}: damaged: not the JSON of a tokenizer") from None
+    except (RecursionError, ValueError) as error:  # brackets thousands deep, a number of thousands of digits
+        raise UserError(f"{path}: damaged: not JSON that can be read: {error}") from None
     except KeyError as error:
         raise UserError(f"{path}: damaged: {error.args[0]!r} is there twice") from None
     if not isinstance(record, dict):
-        raise UserError(f"{path}: damaged: not the JSON of a tokenizer")
+        raise UserError(f"{path}: damaged: not a JSON object")
     return record
 
 

@@ -1,9 +1,9 @@
-"""A stand-in for the Hugging Face hub on this machine, which serves a folder of data sets and can misbehave.
+"""A stand-in for the Hugging Face hub on this machine, which serves a folder of data sets or models and can misbehave.
 
-It answers what the genuine libraries ask when a data set is streamed: what there is (``/api/datasets/...``, ``tree``,
-``paths-info``) and the files (``resolve``, with ranges). A data set is the folder ``owner/name``; its commit is a hash
-of its files' names, sizes and times. The libraries read their environment when they are imported, so they run in a
-process of their own.
+It answers what the genuine libraries ask when a data set is streamed or a model is fetched: what there is
+(``/api/datasets/...``, ``/api/models/...``, ``tree``, ``paths-info``) and the files (``resolve``, with ranges). A data
+set or a model is the folder ``owner/name``; its commit is a hash of its files' names, sizes and times. The libraries
+read their environment when they are imported, so they run in a process of their own.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-INFO = re.compile(r"/api/datasets/(?P<dataset>[^/]+/[^/]+)(/revision/(?P<revision>[^/]+))?")
+INFO = re.compile(r"/api/(datasets|models)/(?P<dataset>[^/]+/[^/]+)(/revision/(?P<revision>[^/]+))?")
 TREE = re.compile(r"/api/datasets/(?P<dataset>[^/]+/[^/]+)/tree/(?P<revision>[^/]+)/?(?P<path>.*)")
-PATHS_INFO = re.compile(r"/api/datasets/(?P<dataset>[^/]+/[^/]+)/paths-info/(?P<revision>[^/]+)")
-RESOLVE = re.compile(r"/datasets/(?P<dataset>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
+PATHS_INFO = re.compile(r"/api/(datasets|models)/(?P<dataset>[^/]+/[^/]+)/paths-info/(?P<revision>[^/]+)")
+RESOLVE = re.compile(r"(/datasets)?/(?P<dataset>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 
 #: What runs before a test's own code in a process with the libraries: nobody waits as long as they would.
 WITHOUT_PAUSES = """
@@ -43,6 +43,7 @@ class Trouble:
     headers: dict[str, str] = field(default_factory=dict)
     sent: int | None = None  # promise all, send so many bytes and close the connection, or with stall fall silent
     stall: bool = False
+    wrong: bool = False  # send as many bytes, but others
     times: int | None = None
 
 
@@ -203,10 +204,12 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 return self._not_found("EntryNotFound")
             content = (root / match["path"]).read_bytes()
             commit = self._commit(match)
-            headers = {
-                "ETag": f'"{hashlib.sha1((commit + match["path"]).encode()).hexdigest()}"',
-                "X-Repo-Commit": commit,
-            }
+            digest = hashlib.sha1((commit + match["path"]).encode()).hexdigest()
+            if match["path"].endswith(".safetensors"):  # the hub names large files by their SHA-256
+                digest = hashlib.sha256(content).hexdigest()
+            if trouble is not None and trouble.wrong:
+                content = bytes(byte ^ 1 for byte in content)
+            headers = {"ETag": f'"{digest}"', "X-Repo-Commit": commit}
             status, wanted = 200, re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
             if wanted and self.command == "GET":
                 first, last = int(wanted[1]), min(int(wanted[2] or len(content)), len(content) - 1)

@@ -3,10 +3,10 @@
 import ast
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from nanoeuler.corpus.names import HUB_NAMES
 from nanoeuler.errors import UserError, nearest
 
 #: Seconds before each new attempt, on top of the libraries' own attempts.
@@ -19,12 +19,32 @@ HTTP_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "requests", "urllib
 Result = TypeVar("Result")
 
 
-class Patience:
-    """Waits after a passing trouble with a data set, longer each time, and gives up in the end."""
+@dataclass(frozen=True)
+class Kind:
+    """What of a hub is asked for, in the words of the messages."""
 
-    def __init__(self, asked_for: str, revision: str | None = None) -> None:
+    noun: str
+    revision: str  # how a revision is given: "--revision takes"
+    offline: str  # what is missing without a network
+    gone: str  # what to do where a file is not there any more
+
+
+DATA_SET = Kind(
+    "data set", "--revision takes", "a data set of the hub takes the network", "prepare it anew, in another folder"
+)
+MODEL = Kind(
+    "model", "after the @ stands", "not all of it is in the cache", "the same command asks for the newest revision"
+)
+
+
+class Patience:
+    """Waits after a passing trouble with a data set or a model, longer each time, and gives up in the end."""
+
+    def __init__(self, asked_for: str, revision: str | None, kind: Kind, known: Sequence[str] = ()) -> None:
         self.asked_for = asked_for  # owner/name or owner/name:config
         self.revision = revision
+        self.kind = kind
+        self.known = known  # names that a misspelt one may have meant
         self.is_known = False  # whether the hub has said that there is such a data set, and let us have it
         self._failures = 0
 
@@ -87,43 +107,44 @@ def _is_passing(error: Exception) -> bool:
 
 def _explained(error: Exception, about: Patience) -> Exception:
     """Return a :class:`UserError` that says what is wrong with what was asked for, or the error as it is."""
-    asked_for, revision = about.asked_for, about.revision
-    dataset, _, config = asked_for.partition(":")
+    asked_for, revision, kind = about.asked_for, about.revision, about.kind
+    name, _, config = asked_for.partition(":")
     names = {type(e).__name__ for e in _chain(error)}
     status, text = _status(error), str(error)
     if "OfflineModeIsEnabled" in names:
-        return UserError(f"{asked_for}: HF_HUB_OFFLINE is set, and a data set of the hub takes the network")
+        return UserError(f"{asked_for}: HF_HUB_OFFLINE is set, and {kind.offline}")
     if "GatedRepoError" in names or status == 403 or (status == 401 and about.is_known):
         return UserError(
-            f"{dataset}: the hub does not let us have it ({status or 'gated'}): accept the conditions on its "
+            f"{name}: the hub does not let us have it ({status or 'gated'}): accept the conditions on its "
             "page if it has any, and put a token that may read it into HF_TOKEN (or run: hf auth login)"
         )
     if "RevisionNotFoundError" in names:
         which = f"no revision '{revision}'" if revision else "no such revision"
-        return UserError(f"{dataset}: the hub knows {which} of it; --revision takes a branch, tag or commit")
-    if any(name.endswith("EntryNotFoundError") for name in names) or (status == 404 and about.is_known):
-        return UserError(f"{asked_for}: a file of it is not there any more (404): prepare it anew, in another folder")
+        return UserError(f"{name}: the hub knows {which} of it; {kind.revision} a branch, tag or commit")
+    if any(found.endswith("EntryNotFoundError") for found in names) or (status == 404 and about.is_known):
+        return UserError(f"{asked_for}: a file of it is not there any more (404): {kind.gone}")
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"} or status in (401, 404):
-        known = [known.dataset for known in HUB_NAMES.values()]
         return UserError(
-            f"{dataset}: the hub knows no such data set ({status or 404}){nearest(dataset, known)}; if it is a private "
-            "one, put a token that may read it into HF_TOKEN (or run: hf auth login)"
+            f"{name}: the hub knows no such {kind.noun} ({status or 404}){nearest(name, about.known)}; if it is a "
+            "private one, put a token that may read it into HF_TOKEN (or run: hf auth login)"
         )
     if "no longer supported" in text:
         return UserError(
-            f"{dataset}: a program of its own loads this data set, and datasets runs such programs no more. The hub "
+            f"{name}: a program of its own loads this data set, and datasets runs such programs no more. The hub "
             "may have a copy in parquet, not always a whole one: --revision refs/convert/parquet"
         )
     choices = _choices(text)
     if "Config name is missing" in text:
-        return UserError(f"{dataset}: say which of its configurations, as {dataset}:NAME; there are {choices}")
+        return UserError(f"{name}: say which of its configurations, as {name}:NAME; there are {choices}")
     if "BuilderConfig" in text and "not found" in text:
         hint = nearest(config, choices.split(", "))
-        return UserError(f"{dataset}: no configuration '{config}'{hint}; there are {choices}")
+        return UserError(f"{name}: no configuration '{config}'{hint}; there are {choices}")
     if "Bad split" in text or "Unknown split" in text:
         return UserError(f"{asked_for}: no split 'train' in it; there are {choices}")
     if names & {"DataFilesNotFoundError", "EmptyDatasetError"}:
         return UserError(f"{asked_for}: no files in it that datasets can read")
+    if isinstance(error, OSError) and error.filename:  # of this machine: a full disk, a cache that is read-only
+        return UserError(f"{asked_for}: {error.filename}: {error.strerror}")
     if names & {"ArrowInvalid", "DatasetGenerationError", "JSONDecodeError"} or isinstance(error, OSError):
         return UserError(f"{asked_for}: a file of it is damaged, or not what its name says: {_words(error)}")
     return error
