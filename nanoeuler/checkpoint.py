@@ -3,6 +3,7 @@
 A checkpoint is ``RUN/checkpoints/step-00000500/``, which ``transformers`` loads as it is::
 
     config.json, model.safetensors   the model, as Hugging Face names and lays it out (nanoeuler.weights)
+    prediction_heads.safetensors     its further prediction heads, which others leave aside
     optimizer.safetensors            AdamW's moments m and v, flat buffers in the layout of nanoeuler.parameters
     nanoeuler_tokenizer.json, ...    the tokenizer
     training.json                    the resolved configuration, the tokenizer's identity, and how far training got
@@ -36,6 +37,7 @@ from nanoeuler.weights.directory import (
     WEIGHTS,
     read_end_ids,
     read_model_config,
+    read_tensors,
     write_model_files,
     write_record,
 )
@@ -112,7 +114,7 @@ def read_checkpoint(path: Path, moments: bool = True) -> Checkpoint:
         config = config_from_dict(training["config"])
         progress, identity = dict(training["progress"]), dict(training["tokenizer"])
     _check_model(path, config)
-    weights = _read_weights(path / WEIGHTS, config)
+    weights = _read_weights(path, config)
     return Checkpoint(
         config=config,
         weights=weights,
@@ -272,11 +274,11 @@ def _check_model(path: Path, config: Config) -> None:
         raise UserError(f"{path / MODEL_CONFIG}: another architecture than that in {TRAINING} (in brackets): {keys}")
 
 
-def _read_weights(file: Path, config: Config) -> np.ndarray:
+def _read_weights(path: Path, config: Config) -> np.ndarray:
     """Return the weights as one flat buffer; besides it only one tensor is in memory at a time."""
     dtype = storage(config.training.dtype).master
-    with _blaming(file):
-        tensors = read_header(file)
+    with _blaming(path / WEIGHTS):
+        tensors = read_tensors(path)
         for name, tensor in tensors.items():
             if tensor.dtype != str(dtype):
                 raise UserError(f"tensor {name} is {tensor.dtype}; the configuration makes it {dtype}")

@@ -5,6 +5,7 @@ whole or not at all, and the tokenizer comes along.
 """
 
 import math
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -68,10 +69,12 @@ def main(arguments: list[str]) -> None:
     for path, content in companion.items():
         with written_whole(path) as file:
             file.write(content)
-    _say_what_was_done(options.source, files, target, form, dtype)
+    _say_what_was_done(options, files, form, dtype)
+    if files.note:
+        say(f"note     {files.note}")
     about, usable = _about_tokenizer(form, config, tokenizer, companion)
     say(f"tokens   {trouble or about}")
-    say(f"next     python -m nanoeuler.{'generate --checkpoint' if usable else 'inspect'} {target}")
+    say(f"next     python -m nanoeuler.{'generate --checkpoint' if usable else 'inspect'} {options.destination}")
 
 
 def guess_format(target: Path, config: ModelConfig) -> str:
@@ -199,12 +202,12 @@ def _tokenizer_of(files: ModelFiles) -> tuple[Tokenizer | None, str]:
         return None, f"the tokenizer stays behind: {error}"
 
 
-def _say_what_was_done(source: str, files: ModelFiles, target: Path, form: str, dtype: str) -> None:
-    stored, heads = stored_dtype(files), files.config.num_prediction_heads - 1
+def _say_what_was_done(options: Namespace, files: ModelFiles, form: str, dtype: str) -> None:
+    target, stored, heads = Path(options.destination), stored_dtype(files), files.config.num_prediction_heads - 1
     count = format_count(parameter_count(parameter_shapes(files.config)))
     size = sum(path.stat().st_size for path in (target.iterdir() if target.is_dir() else [target]))
     rounded = "" if stored in (dtype, *NARROWER[dtype]) else ", rounded"
-    say(f"read     {source}: {files.format}, {model_family(files.config)}, {count} parameters, {stored}")
+    say(f"read     {options.source}: {files.format}, {model_family(files.config)}, {count} parameters, {stored}")
     say(f"written  {target}: {form}, {dtype}{rounded}, {format_bytes(size)}")
     if heads and form != HUGGINGFACE:
         say(f"without  {plural(heads, 'further prediction head')}: {form} has no place for them")

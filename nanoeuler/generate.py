@@ -65,6 +65,8 @@ def choose_prompt(tokenizer: Tokenizer, options: Namespace) -> tuple[np.ndarray,
     if options.chat is not None:
         if options.prompt is not None:
             raise UserError("--prompt and --chat: give one of them")
+        from nanoeuler.tokenizer.chat import render_chat
+
         rendered = render_chat(tokenizer, [{"role": "user", "content": options.chat}])
         return tokenizer.encode(rendered, allowed_special="all"), ""
     if options.prompt is None:

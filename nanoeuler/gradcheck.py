@@ -123,6 +123,10 @@ OP_CHECKS = (
     OpCheck("linear", "dx not needed", {"out": (5, 3)}, {}, {"weight": (3, 7)}, {"x": _X, "dx": None, **_NO_BIAS}),
     OpCheck("rmsnorm", "", {"out": (5, 7), "rstd": (5,)}, {"x": (5, 7)}, {"weight": (7,)}, {"eps": 0.1}, _DX_IN_PLACE),
     OpCheck("rmsnorm", "one channel", {"out": (3, 1), "rstd": (3,)}, {"x": (3, 1)}, {"weight": (1,)}, {"eps": 0.1}),
+    OpCheck("head_rmsnorm", "", {"out": (2, 3, 2, 5), "rstd": (2, 3, 2)}, {"x": (2, 3, 2, 5)}, {"weight": (5,)},
+            {"eps": 0.1}, _DX_IN_PLACE),
+    OpCheck("head_rmsnorm", "one channel", {"out": (1, 3, 1, 1), "rstd": (1, 3, 1)}, {"x": (1, 3, 1, 1)},
+            {"weight": (1,)}, {"eps": 0.1}),
     OpCheck("layernorm", "bias", {"out": (5, 7), "mean": (5,), "rstd": (5,)}, {"x": (5, 7)},
             {"weight": (7,), "bias": (7,)}, {"eps": 0.1}, _DX_IN_PLACE),
     OpCheck("layernorm", "no bias, one row", {"out": (1, 6), "mean": (1,), "rstd": (1,)}, {"x": (1, 6)},
@@ -160,6 +164,9 @@ _SMALL = {"vocab_size": 11, "max_seq_len": 6, "num_layers": 2, "num_heads": 4, "
 MODEL_CHECKS = {
     "euler": ModelConfig(**_SMALL),
     "euler, tied, dropout": ModelConfig(**_SMALL, tie_embeddings=True, dropout=0.2),
+    "euler, norms and biases of queries and keys, stretched rope": ModelConfig(
+        **_SMALL, qk_norm=True, qkv_bias=True, attention_head_dim=6, rope_factor=8.0, rope_original_length=30
+    ),
     "gpt2": ModelConfig(**_SMALL | {"preset": "gpt2", "hidden_dim": 12}),  # D = 3
     "gpt2, untied, dropout": ModelConfig(**_SMALL, preset="gpt2", tie_embeddings=False, dropout=0.2),
 }

@@ -59,7 +59,8 @@ def find_start(config: Config, checkpoint: Path | None) -> Start | None:
     outline = outline_model(source)
     model, notes = take_over(config.model, outline.config, source)
     tokenizer = None if named else read_tokenizer(outline)
-    return Start(source, model, tokenizer, end_ids(outline, tokenizer), notes)
+    ends = () if named else end_ids(outline, tokenizer)  # of another vocabulary they would be other tokens
+    return Start(source, model, tokenizer, ends, notes)
 
 
 def take_over(wanted: ModelConfig, theirs: ModelConfig, source: str) -> tuple[ModelConfig, list[str]]:

@@ -82,7 +82,7 @@ def show_model(files: ModelFiles) -> dict[str, Any]:
     tokenizer, progress = describe_tokenizer(files), training_progress(files.path)
     dtypes = stored_bytes(files.tensors)
     rows = {"format": files.format, "path": str(files.path)} | describe_architecture(files.config)
-    rows["numbers"] = ", ".join(f"{dtype} ({format_bytes(size)})" for dtype, size in dtypes.items())
+    rows["weights"] = ", ".join(f"{dtype} ({format_bytes(size)})" for dtype, size in dtypes.items())
     rows |= tokenizer | ({"trained": describe_progress(progress)} if progress else {})
     for title, text in rows.items():
         say(f"{title:<18}{text}")
@@ -197,16 +197,25 @@ def stored_bytes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
 
 
 def choose_tensors(tensors: Mapping[str, Tensor], pattern: str) -> dict[str, Tensor]:
-    """Return those whose names fit a pattern.
+    """Return those whose names fit a pattern, layer by layer.
 
     Raises:
         UserError: none does.
     """
-    chosen = {name: tensor for name, tensor in tensors.items() if fnmatchcase(name, pattern)}
-    if not chosen:
+    names = sorted((name for name in tensors if fnmatchcase(name, pattern)), key=_in_natural_order)
+    if not names:
         hint = nearest(pattern.strip("*"), tensors) or f"; the first is {next(iter(tensors))}"
         raise UserError(f"no tensor has a name like '{pattern}'{hint}")
-    return chosen
+    return {name: tensors[name] for name in names}
+
+
+def _in_natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers in names by their value.
+
+    >>> sorted(["h.10.b", "h.2.b", "h.2.a"], key=_in_natural_order)
+    ['h.2.a', 'h.2.b', 'h.10.b']
+    """
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in name.split(".")]
 
 
 if __name__ == "__main__":

@@ -51,6 +51,9 @@ MODELS = {
     "euler, tiny, prediction heads, dropout": (
         2, ModelConfig(**_TINY, num_prediction_heads=2, dropout=0.1), ("float32", "bf16"),
     ),
+    "euler, norms of queries and keys, heads of 128": (
+        2, ModelConfig(**_TINY, qk_norm=True, qkv_bias=True, attention_head_dim=128), ("float32", "bf16"),
+    ),
     "gpt2, tiny, no bias": (2, ModelConfig(**_TINY, preset="gpt2", bias=False), ("float32",)),
 }  # fmt: skip
 #: The architecture whose instructions are read from its machine code, where an accidental float64 cannot hide; those of

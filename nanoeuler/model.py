@@ -46,6 +46,12 @@ class Dropout:
     first_row: int = 0  # of this piece in its micro-batch
 
 
+def rope_scaling(config: ModelConfig) -> RopeScaling:
+    """Return how RoPE's long waves are stretched."""
+    low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
+    return RopeScaling(config.rope_factor, low, high, config.rope_original_length)
+
+
 class KeyValueCache:
     """Keys and values of the positions that a model has seen, so that each new token costs one row."""
 
@@ -93,13 +99,8 @@ class Transformer:
         if purpose == "generation":
             self.cache = KeyValueCache(config, ops, batch, length, self.dtype)
         if config.position == "rope":
-            scaling = RopeScaling(
-                config.rope_factor,
-                config.rope_low_freq_factor,
-                config.rope_high_freq_factor,
-                config.rope_original_length,
-            )
-            host = np.stack(ops.rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, exact, scaling))
+            T, D = config.max_seq_len, config.head_dim
+            host = np.stack(ops.rope_tables(T, D, config.rope_theta, exact, rope_scaling(config)))
             tables = ops.empty(host.size, exact).reshape(host.shape)
             ops.from_numpy(tables, host)
             self.cos, self.sin = tables[0], tables[1]

@@ -4,6 +4,7 @@ PyTorch always computes in float64, from the very numbers that the op was given 
 then the op's error alone.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -142,8 +143,10 @@ def reference_trunk(
         name = f"layers.{layer}."
         qkv = _linear(W, name + "qkv", _norm(W, config, name + "attention_norm", x)).view(B, T, H + 2 * K, D)
         q, k, v = (heads.transpose(1, 2) for heads in qkv.split([H, K, K], dim=2))  # (B, heads, T, D)
+        if config.qk_norm:
+            q, k = (F.rms_norm(x, (D,), W[f"{name}{n}_norm.weight"], config.norm_eps) for n, x in (("q", q), ("k", k)))
         if config.position == "rope":
-            q, k = _rope(q, config.rope_theta), _rope(k, config.rope_theta)
+            q, k = _rope(q, config), _rope(k, config)
         k, v = (heads.repeat_interleave(H // K, dim=1) for heads in (k, v))
         attention = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
         out = _linear(W, name + "attention_out", attention.transpose(1, 2).reshape(B, T, H * D))
@@ -177,9 +180,22 @@ def _norm(W: dict[str, Any], config: ModelConfig, name: str, x: Any) -> Any:
     return F.layer_norm(x, shape, weight, W.get(name + ".bias"), config.norm_eps)
 
 
-def _rope(x: Any, theta: float) -> Any:
+def _rope(x: Any, config: ModelConfig) -> Any:
     """Turn (..., T, D), the pairs of channels lying half a head apart."""
     T, D = x.shape[-2:]
-    angles = torch.arange(T)[:, None] / theta ** (torch.arange(0, D, 2, dtype=torch.float64) / D)
+    frequencies = [_frequency(config, config.rope_theta ** (-i / D)) for i in range(0, D, 2)]
+    angles = torch.arange(T)[:, None] * torch.tensor(frequencies, dtype=torch.float64)
     pairs = torch.complex(x[..., : D // 2], x[..., D // 2 :]) * torch.polar(torch.ones_like(angles), angles)
     return torch.cat([pairs.real, pairs.imag], dim=-1)
+
+
+def _frequency(config: ModelConfig, frequency: float) -> float:
+    """Return the angle of a pair between neighbours, stretched as Llama 3.1's is: by three cases of its wavelength."""
+    wavelength, length = 2 * math.pi / frequency, config.rope_original_length
+    low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
+    if wavelength < length / high:
+        return frequency
+    if wavelength > length / low:
+        return frequency / config.rope_factor
+    smooth = (length / wavelength - low) / (high - low)
+    return (1 - smooth) * frequency / config.rope_factor + smooth * frequency

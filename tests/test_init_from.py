@@ -1,5 +1,6 @@
 """Runs that start from weights which are there already: what is taken over, what may be chosen, what is refused."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import runs
 from corpora import OTHER_TOKENIZER, TOKENIZER, write_corpus
+from corpus.hub_server import Hub
 
 import nanoeuler.init_from
 import nanoeuler.plan
@@ -17,6 +19,7 @@ from nanoeuler.errors import UserError, run_command
 from nanoeuler.init_from import DEFAULT_LENGTH, starting_weights, take_over
 from nanoeuler.parameters import initial_weights, named_views, parameter_count, parameter_shapes
 from nanoeuler.tokenizer import CharTokenizer, Tokenizer
+from nanoeuler.weights import open_model
 
 #: Sizes that no default has.
 SIZES: dict[str, Any] = {"num_layers": 2, "num_heads": 2, "hidden_dim": 24, "max_seq_len": 20, "feed_forward_dim": 40}
@@ -266,6 +269,45 @@ def test_what_is_not_there(run: Path, text: Path, tmp_path: Path, capfd: pytest.
     said = refusal(capfd, options(run, tmp_path / "sorce", text))
     assert f"{tmp_path / 'sorce'}: there is no such file or folder (did you mean 'source'?)" in said
     assert not run.exists()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_what_ended_a_text_ends_it_still(named: bool, run: Path, text: Path, tmp_path: Path) -> None:
+    source = without_tokenizer(write_source(tmp_path / "source"))
+    WORDS.save(source)
+    record = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    (source / "config.json").write_text(json.dumps(record | {"eos_token_id": [3, 5]}), encoding="utf-8")
+    other = {"data__tokenizer_path": "char"} if named else {}
+    arguments = options(run, source, text, training__checkpoint_interval=5, **other)
+    assert runs.train_here(arguments) == 0
+    assert open_model(run).end_ids == (() if named else (3, 5))
+    shutil.rmtree(run / "checkpoints" / "step-00000012")
+    assert runs.train_here(arguments) == 0
+    assert open_model(run).end_ids == (() if named else (3, 5))
+
+
+@pytest.mark.slow  # two processes
+def test_from_the_hub_and_then_without_it(run: Path, text: Path, tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub", reason="needs the extra 'hub'")
+    source = write_source(tmp_path / "source")
+    hub = Hub(tmp_path / "hub", tmp_path / "hub_home")
+    shutil.copytree(source, hub.folder / "owner/name")
+    arguments = options(run, "owner/name", text, training__checkpoint_interval=5)
+    start = "import sys\nfrom nanoeuler import plan, train\nfrom nanoeuler.errors import run_command\n"
+    end = f"sys.exit(run_command(train.main, {arguments}))"
+    done = hub.run(start + "plan.available_bytes = lambda: 100 * 2**20\n" + end)
+    assert done.returncode == 2
+    assert "100 MiB are available" in done.stderr
+    assert not [request for request in hub.requests if "safetensors" in request]
+    done = hub.run(start + end)
+    assert (done.returncode, done.stderr) == (0, "")
+    whole = runs.learned(run, 12)
+    hub.close()
+    shutil.rmtree(hub.home)
+    shutil.rmtree(run / "checkpoints" / "step-00000012")
+    done = hub.run(start + end)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert runs.learned(run, 12) == whole
 
 
 # --- the plan

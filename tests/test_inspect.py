@@ -66,10 +66,10 @@ def test_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ModelConfig(**record["config"]) == ModelConfig(**GPT2)
     assert record["bytes"] == {"bfloat16": 2 * parameter_count(parameter_shapes(ModelConfig(**GPT2)))}
     assert record["training"] is None
-    assert "numbers           bfloat16 (" in out
+    assert "\nweights           bfloat16 (" in out
     views = named_views(weights_of(ModelConfig(**GPT2), "bfloat16"), parameter_shapes(ModelConfig(**GPT2)))
-    names = ["c_fc.weight", "c_fc.bias", "c_proj.weight", "c_proj.bias"]
-    ours = ["up.weight", "up.bias", "down.weight", "down.bias"]
+    names = ["c_fc.bias", "c_fc.weight", "c_proj.bias", "c_proj.weight"]
+    ours = ["up.bias", "up.weight", "down.bias", "down.weight"]
     assert [tensor["name"] for tensor in record["tensors"]] == [f"transformer.h.1.mlp.{name}" for name in names]
     for tensor, name in zip(record["tensors"], ours, strict=True):
         x = views[f"layers.1.{name}"].astype(np.float64)
@@ -125,6 +125,14 @@ def test_every_switch_in_words() -> None:
     assert words["biases"] == "on queries, keys and values"
 
 
+def test_layer_by_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_bin(tmp_path / "gpt2.bin", **GPT2 | {"num_layers": 11})
+    out = inspected(capsys, path, "--tensors", "*ln_*.weight")
+    names = [line.split()[0] for line in out.splitlines() if line.startswith("transformer.")]
+    layers = [f"transformer.h.{layer}.ln_{norm}.weight" for layer in range(11) for norm in (1, 2)]
+    assert names == [*layers, "transformer.ln_f.weight"]
+
+
 def test_what_is_not_finite_is_flagged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = ModelConfig(**GPT2)
     views = named_views(weights_of(config), parameter_shapes(config))
@@ -137,7 +145,7 @@ def test_what_is_not_finite_is_flagged(tmp_path: Path, capsys: pytest.CaptureFix
     assert rows["transformer.h.0.mlp.c_fc.bias"].endswith("  2 NaN; 1 infinity; 2 zeros")
     assert rows["transformer.h.1.ln_1.bias"].endswith("  8 infinities")
     assert rows["transformer.h.1.ln_2.bias"].endswith("  all zeros")
-    assert "not all numbers are finite in transformer.h.1.ln_1.bias, transformer.h.0.mlp.c_fc.bias\n" in out
+    assert "not all numbers are finite in transformer.h.0.mlp.c_fc.bias, transformer.h.1.ln_1.bias\n" in out
     text = (tmp_path / "record.json").read_text(encoding="utf-8")
     assert "NaN" not in text.replace("NaNs", "")  # which is no JSON
     assert "Infinity" not in text

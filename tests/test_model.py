@@ -21,6 +21,17 @@ CONFIGS = {
     ),
     "euler, multi-query, tied": ModelConfig(**SMALL, num_kv_heads=1, tie_embeddings=True),
     "euler, tied, prediction heads": ModelConfig(**SMALL, tie_embeddings=True, num_prediction_heads=2),
+    "norms and biases of queries and keys, wide heads, stretched rope": ModelConfig(
+        **SMALL,
+        num_kv_heads=2,
+        qk_norm=True,
+        qkv_bias=True,
+        attention_head_dim=6,
+        norm_eps=1e-2,
+        rope_theta=50.0,
+        rope_factor=8.0,
+        rope_original_length=40,
+    ),
     "gpt2": ModelConfig(**SMALL, preset="gpt2"),
     "gpt2, grouped queries, odd head size, prediction heads": ModelConfig(
         **SMALL | {"preset": "gpt2", "hidden_dim": 30, "num_kv_heads": 3, "num_prediction_heads": 3, "norm_eps": 1e-2}

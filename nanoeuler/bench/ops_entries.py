@@ -184,6 +184,11 @@ def _norm_statistics(ops: Any, a: dict[str, Any]) -> None:
         ops.rmsnorm_forward(a["dx"], a["rstd"], x, a["weight"], EPS)
 
 
+def _head_norm_statistics(ops: Any, a: dict[str, Any]) -> None:
+    """Fill ``rstd`` of each head by the forward; its output goes where dx will."""
+    ops.head_rmsnorm_forward(a["dx"], a["rstd"], a["x"], a["weight"], EPS)
+
+
 _NC = "N C"
 _HEADS, _KV = "B T H D", "B T K D"
 _QKV: Shapes = {"q": _HEADS, "k": _KV, "v": _KV}
@@ -220,6 +225,10 @@ OP_BENCHES = (
     OpBench("residual_layernorm_backward", {"dx": _NC},
             {"dout": _NC, "dtotal": _NC, "total": _NC, "weight": "C", "mean": "N", "rstd": "N"},
             {"dweight": "C", "dbias": "C"}, prepare=_norm_statistics),
+    OpBench("head_rmsnorm_forward", {"out": _HEADS, "rstd": "B T H"}, {"x": _HEADS, "weight": "D"},
+            constants={"eps": EPS}),
+    OpBench("head_rmsnorm_backward", {"dx": _HEADS}, {"dout": _HEADS, "x": _HEADS, "weight": "D", "rstd": "B T H"},
+            {"dweight": "D"}, prepare=_head_norm_statistics),
     OpBench("rope_forward", {"out": _HEADS}, {"x": _HEADS, **_ANGLES}),
     OpBench("rope_backward", {"dx": _HEADS}, {"dout": _HEADS, **_ANGLES}),
     *_attention(),

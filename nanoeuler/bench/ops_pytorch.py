@@ -213,6 +213,8 @@ EQUIVALENTS: dict[str, tuple[str, Callable[[Given], Run]]] = {
     "dropout_backward": ("", lambda a: _backward(lambda x: F.dropout(x, a["rate"]), a["dout"], a["dout"])),
     "rmsnorm_forward": ("out", lambda a: lambda: _rms_norm(a["x"], a["weight"])),
     "rmsnorm_backward": ("dx dweight", lambda a: _backward(_rms_norm, a["dout"], a["x"], a["weight"])),
+    "head_rmsnorm_forward": ("out", lambda a: lambda: _rms_norm(a["x"], a["weight"])),
+    "head_rmsnorm_backward": ("dx dweight", lambda a: _backward(_rms_norm, a["dout"], a["x"], a["weight"])),
     "layernorm_forward": ("out", lambda a: lambda: _layer_norm(a["x"], a["weight"], a["bias"])),
     "layernorm_backward": (
         "dx dweight dbias",

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from nanoeuler.bench.workload import Workload
 from nanoeuler.config import ModelConfig, TrainingConfig
+from nanoeuler.cpu.rope import rope_tables
+from nanoeuler.model import rope_scaling
 from nanoeuler.parameters import initial_weights, named_views, parameter_shapes
 
 #: The ways PyTorch offers to run AdamW; one class, one result.
@@ -24,9 +26,9 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {"default": {}, "foreach": {"foreach": T
 class RMSNorm(nn.Module):
     """Root mean square norm with a weight."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, channels: int, eps: float) -> None:
         super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.empty(config.hidden_dim)), config.norm_eps
+        self.weight, self.eps = nn.Parameter(torch.empty(channels)), eps
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the last axis."""
@@ -35,7 +37,7 @@ class RMSNorm(nn.Module):
 
 def _norm(config: ModelConfig) -> nn.Module:
     if config.norm == "rmsnorm":
-        return RMSNorm(config)
+        return RMSNorm(config.hidden_dim, config.norm_eps)
     return nn.LayerNorm(config.hidden_dim, config.norm_eps, bias=bool(config.bias))
 
 
@@ -48,7 +50,10 @@ class Layer(nn.Module):
         bias = bool(config.bias)
         self.heads, self.kv_heads, self.head_dim, self.gelu = H, K, D, gelu
         self.attention_norm = _norm(config)
-        self.qkv = nn.Linear(C, (H + 2 * K) * D, bias)
+        self.qkv = nn.Linear(C, (H + 2 * K) * D, bool(config.qkv_bias))
+        self.qk_norm = config.qk_norm
+        if self.qk_norm:
+            self.q_norm, self.k_norm = RMSNorm(D, config.norm_eps), RMSNorm(D, config.norm_eps)
         self.attention_out = nn.Linear(H * D, C, bias)
         self.mlp_norm = _norm(config)
         self.swiglu = config.activation == "swiglu"
@@ -68,6 +73,8 @@ class Layer(nn.Module):
         H, K = self.heads, self.kv_heads
         heads = qkv.view(B, T, H + 2 * K, self.head_dim)
         turned, v = heads.split((H + K, K), dim=2)
+        if self.qk_norm:
+            turned = torch.cat((self.q_norm(turned[:, :, :H]), self.k_norm(turned[:, :, H:])), dim=2)
         if cos is not None and sin is not None:
             first, second = turned.chunk(2, dim=-1)
             turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
@@ -122,9 +129,8 @@ def make_model(workload: Workload) -> Transformer:
     views = named_views(initial_weights(config, workload.training.seed), shapes)
     model.load_state_dict({name: torch.from_numpy(view.copy()) for name, view in views.items()}, assign=True)
     if config.position == "rope":
-        D = config.head_dim
-        angles = np.outer(np.arange(config.max_seq_len), config.rope_theta ** (-np.arange(0, D, 2) / D))
-        model.cos, model.sin = (torch.from_numpy(f(angles).astype(np.float32)[:, None]) for f in (np.cos, np.sin))
+        tables = rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, scaling=rope_scaling(config))
+        model.cos, model.sin = (torch.from_numpy(table[:, None]) for table in tables)
     return model
 
 

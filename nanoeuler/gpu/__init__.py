@@ -14,6 +14,7 @@ from nanoeuler.gpu.dropout import dropout_backward, dropout_forward
 from nanoeuler.gpu.embedding import embedding_backward, embedding_forward
 from nanoeuler.gpu.gelu import gelu_backward, gelu_forward
 from nanoeuler.gpu.global_norm import global_norm
+from nanoeuler.gpu.head_rmsnorm import head_rmsnorm_backward, head_rmsnorm_forward
 from nanoeuler.gpu.layernorm import layernorm_backward, layernorm_forward
 from nanoeuler.gpu.linear import linear_backward, linear_forward
 from nanoeuler.gpu.memory import copy, empty, fill, from_numpy, to_numpy
@@ -45,6 +46,8 @@ __all__ = [
     "gelu_backward",
     "gelu_forward",
     "global_norm",
+    "head_rmsnorm_backward",
+    "head_rmsnorm_forward",
     "layernorm_backward",
     "layernorm_forward",
     "linear_backward",

@@ -24,6 +24,8 @@ from nanoeuler.weights.tensors import Tensor, check_tensors
 
 MODEL_CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+#: Our further prediction heads, apart: llama.cpp's converter takes model*.safetensors and stops at an unknown name.
+HEADS, HEADS_PREFIX = "prediction_heads.safetensors", "prediction."
 #: Weights as pickles, by the names that they go under.
 PICKLES = (
     "pytorch_model*.bin",
@@ -64,6 +66,20 @@ def open_directory(folder: Path, file: str | None = None) -> ModelFiles:
     return ModelFiles("Hugging Face", folder, config, tensors, read_end_ids(folder), note)
 
 
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Return the tensors of a folder by the names that they have there; none is read.
+
+    Raises:
+        UserError: a file is missing or damaged, or an index says something else than the files.
+    """
+    tensors: dict[str, Tensor] = {}
+    for file, names in weight_files(folder).items():
+        found = read_header(folder / file)
+        _check_listed(folder, file, found, names)
+        tensors |= found
+    return tensors
+
+
 def read_model_config(folder: Path) -> ModelConfig:
     """Return the architecture in a folder's ``config.json``.
 
@@ -98,10 +114,11 @@ def weight_files(folder: Path) -> dict[str, set[str] | None]:
     Raises:
         UserError: there are none, or only pickles; the index is damaged, or names what is not in the folder.
     """
+    heads: dict[str, set[str] | None] = {HEADS: None} if (folder / HEADS).exists() else {}
     if (folder / WEIGHTS).exists():
-        return {WEIGHTS: None}
+        return {WEIGHTS: None} | heads
     if (folder / INDEX).exists():
-        return _read_index(folder / INDEX)
+        return _read_index(folder / INDEX) | heads
     others = sorted(path.name for path in folder.glob("*.safetensors"))
     if len(others) == 1:
         return {others[0]: None}
@@ -161,14 +178,12 @@ def _canonical(config: ModelConfig, tensors: Mapping[str, Tensor]) -> tuple[Mode
     note, prefix = "", PREFIXES.get(model_family(config), "model.")
     kept = {name: tensor for name, tensor in tensors.items() if not BUFFERS.fullmatch(name)}
     if not any(name.startswith(prefix) for name in kept):
-        kept = {
-            name if name == HEAD or name.startswith("prediction.") else prefix + name: t for name, t in kept.items()
-        }
+        kept = {name if name == HEAD or name.startswith(HEADS_PREFIX) else prefix + name: t for name, t in kept.items()}
     if config.tie_embeddings and HEAD in kept and model_family(config) != "nanoeuler":
         embedding = kept.get(f"{prefix}{'wte' if model_family(config) == 'gpt2' else 'embed_tokens'}.weight")
         if embedding is None or not _equal(kept.pop(HEAD), embedding):
             raise UserError(f"tie_word_embeddings is true, and yet {HEAD} is another matrix than the embedding")
-    if config.num_prediction_heads > 1 and not any(name.startswith("prediction.") for name in kept):
+    if config.num_prediction_heads > 1 and not any(name.startswith(HEADS_PREFIX) for name in kept):
         note = f"the {config.num_prediction_heads - 1} further prediction heads are not there any more"
         config = config.model_copy(update={"num_prediction_heads": 1})
     return config, kept, note
@@ -202,7 +217,15 @@ def write_model_files(
     """
     bos = None if tokenizer is None or not tokenizer.prefix else tokenizer.prefix[0]
     write_record(folder / MODEL_CONFIG, config_record(config, dtype, bos, end_ids))
-    write_tensors(folder / WEIGHTS, huggingface_views(config, weights), dtype)
+    views = huggingface_views(config, weights)
+    heads = {name: view for name, view in views.items() if name.startswith(HEADS_PREFIX)}
+    model = {name: view for name, view in views.items() if name not in heads}
+    write_tensors(folder / WEIGHTS, model, dtype)
+    if heads:
+        write_tensors(folder / HEADS, heads, dtype)
+    # Of one file an index says nothing, but vLLM takes every *.safetensors of a folder that has none.
+    size = (folder / WEIGHTS).stat().st_size
+    write_record(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": dict.fromkeys(model, WEIGHTS)})
     if tokenizer is not None:
         tokenizer.save(folder)
 

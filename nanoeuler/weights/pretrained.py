@@ -48,7 +48,7 @@ OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "only a pointer of Git LFS to the file: run `git lfs pull` in its repository"),
 )
 #: How the files begin that PyTorch pickles: zip archives, and bare pickles.
-PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04")
+PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def open_model(source: str | Path) -> ModelFiles:
 
 
 def outline_model(source: str | Path) -> ModelFiles:
-    """Return what a model is as far as its small files say it: of a hub's no weights are fetched, of a folder none opened.
+    """Return what a model is as far as its small files say it: those with weights are neither fetched nor opened.
 
     Raises:
         UserError: as :func:`open_model`.
@@ -144,8 +144,7 @@ def read_tokenizer(files: ModelFiles) -> Tokenizer | None:
         UserError: it is damaged, or of a kind that we do not know.
     """
     if files.format == "llama2.c":
-        beside = {*files.path.parent.glob("tokenizer.bin"), *files.path.parent.glob("tok*.bin")}
-        found = [_tokenizer_or_none(path) for path in sorted(beside)]
+        found = [_tokenizer_or_none(path) for path in sorted(files.path.parent.glob("tok*.bin"))]
         fitting = [each for each in found if each is not None and each.vocab_size == files.config.vocab_size]
         return fitting[0] if len(fitting) == 1 else None
     if files.format == "llm.c":
@@ -206,6 +205,8 @@ def _open(path: Path) -> ModelFiles:
     """Return what the model at a path that exists is."""
     if path.is_dir():
         return _open_ours(path) if _is_ours(path) else open_directory(path)
+    if not path.is_file():  # such as a pipe, which would be waited for
+        raise UserError(f"{path}: neither a file nor a folder")
     if path.suffix == ".safetensors":
         return open_directory(path.parent, path.name)
     with _blaming(path), path.open("rb") as file:
@@ -213,7 +214,7 @@ def _open(path: Path) -> ModelFiles:
     for magic, what in OTHERS:
         if start.startswith(magic):
             raise UserError(f"{path}: {what}")
-    if start.startswith(PICKLES):
+    if start.startswith(PICKLE_STARTS):
         raise UserError(pickle_message(str(path.parent), path.name))
     if start.startswith(struct.pack("<i", llmc.MAGIC)):
         return llmc.open_llmc(path)

@@ -15,6 +15,7 @@ from oracle import (
 )
 
 from nanoeuler import cpu as ops
+from nanoeuler.cpu.rope import RopeScaling
 
 BASE = 100.0
 # B, T, H, D
@@ -48,6 +49,35 @@ def test_tables() -> None:
     rounded = ops.rope_tables(4000, 64, 10000.0, np.float32)
     exact = ops.rope_tables(4000, 64, 10000.0, np.float64)
     assert all((a == b.astype(np.float32)).all() and a.dtype == np.float32 for a, b in zip(rounded, exact, strict=True))
+
+
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+def test_llama3_stretches_long_waves_and_leaves_short_ones() -> None:
+    """Of waves of 2π, 2π·10 and 2π·1000 positions: shorter than a quarter of 96, between, and longer than 96."""
+    theta = np.array([1.0, 0.1, 0.001])
+    scaled = RopeScaling(**LLAMA3, original_length=96).scaled(theta)
+    share = (96 / (2 * np.pi * 10) - 1) / (4 - 1)  # of the middle one that stays as it was
+    assert 0 < share < 1
+    assert_close(scaled, [1.0, 0.1 * (share + (1 - share) / 8), 0.001 / 8])
+    assert (RopeScaling().scaled(theta) == theta).all()
+
+
+@pytest.mark.parametrize("length", [16, 200, 8192])
+def test_llama3_equals_transformers(length: int) -> None:
+    transformers = pytest.importorskip("transformers", reason="the oracle of this test is transformers")
+    rope = LLAMA3 | {"rope_type": "llama3", "rope_theta": 5e5, "original_max_position_embeddings": length}
+    config = transformers.LlamaConfig(hidden_size=128, num_attention_heads=2, rope_parameters=rope)
+    compute = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS["llama3"]
+    expected, attention = compute(config, torch.device("cpu"))
+    assert attention == 1
+    exact = 5e5 ** (-np.arange(0, 64, 2) / 64)
+    scaled = RopeScaling(**LLAMA3, original_length=length).scaled(exact)
+    assert (scaled < exact).any()
+    np.testing.assert_allclose(scaled, expected.numpy(), rtol=1e-6)  # theirs are float32
+    tables = ops.rope_tables(7, 64, 5e5, np.float64, RopeScaling(**LLAMA3, original_length=length))
+    assert_close(tables[0], np.cos(np.outer(np.arange(7), scaled)))
 
 
 def test_position_zero_is_not_turned_and_every_length_is_kept() -> None:

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle import assert_close
 
+from nanoeuler import cpu
 from nanoeuler.config import ModelConfig
 from nanoeuler.errors import UserError
+from nanoeuler.model import Transformer
 from nanoeuler.parameters import flat_size, named_views, parameter_shapes
 from nanoeuler.weights.binary import order_size
 from nanoeuler.weights.llmc import open_llmc, parameter_order, write_llmc
@@ -128,6 +131,28 @@ def test_reading(version: int, dtype: str, tmp_path: Path) -> None:
     flat = named_views(read_flat(files.config, files.tensors), parameter_shapes(files.config))
     np.testing.assert_array_equal(flat["layers.1.qkv.weight"], arrays["qkvw"][1])
     np.testing.assert_array_equal(flat["layers.2.down.weight"], arrays["fcprojw"][2])
+
+
+def test_a_model_of_transformers_computes_the_same(tmp_path: Path) -> None:
+    """Its weights in the published layout, read by us: the same logits."""
+    torch = pytest.importorskip("torch", reason="the oracle of this test is PyTorch (extra 'oracles')")
+    transformers = pytest.importorskip("transformers", reason="the oracle of this test is transformers")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": V, "n_positions": T, "n_layer": L, "n_head": H, "n_embd": C, "initializer_range": 0.3}
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=None, eos_token_id=None)).eval()
+    for vector in (parameter for parameter in theirs.parameters() if parameter.ndim == 1):
+        torch.nn.init.normal_(vector, 0.5, 0.3)  # biases are zeros, and norms ones, in a new model
+    state = {name: tensor.numpy() for name, tensor in theirs.state_dict().items()}
+    arrays = {"wte": np.pad(state["transformer.wte.weight"], ((0, ROWS - V), (0, 0)))}
+    arrays["wpe"] = state["transformer.wpe.weight"]
+    for name, place in THEIRS.items():
+        arrays[name] = np.stack([state[f"transformer.h.{layer}.{place}"].T for layer in range(L)])
+    arrays |= {"lnfw": state["transformer.ln_f.weight"], "lnfb": state["transformer.ln_f.bias"]}
+    files = open_llmc(write(tmp_path / "model.bin", file_of(arrays)))
+    tokens = np.array([[3, 129, 0, 77, 77, 5]])
+    logits = Transformer(files.config, cpu, read_flat(files.config, files.tensors), 1, T).logits(tokens)
+    with torch.no_grad():
+        assert_close(logits, theirs(torch.tensor(tokens)).logits, 1e-5)
 
 
 @pytest.mark.parametrize(("version", "dtype"), [(3, "float32"), (5, "bfloat16")])

@@ -200,6 +200,12 @@ def test_a_file_in_a_models_folder(folder: Path) -> None:
     assert refusal(folder / "config.json") == f"{folder / 'config.json'}: not a model: give the folder that it is in"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert refusal(tmp_path / "pipe") == f"{tmp_path / 'pipe'}: neither a file nor a folder"
+
+
 def test_paths_that_do_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "stories")

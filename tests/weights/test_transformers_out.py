@@ -15,6 +15,7 @@ from weights.variants import (
     our_numbers,
     our_text,
     random_weights,
+    save,
     their_numbers,
     their_text,
     torch,
@@ -23,7 +24,10 @@ from weights.variants import (
 
 from nanoeuler.checkpoint import Checkpoint, write_checkpoint
 from nanoeuler.config import Config, ModelConfig
+from nanoeuler.parameters import named_views, parameter_shapes
 from nanoeuler.tokenizer import CharTokenizer
+from nanoeuler.weights import load_pretrained
+from nanoeuler.weights.directory import write_model_files
 
 CLASSES = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "LlamaForCausalLM"} | {
     f"qwen{i}": f"Qwen{i}ForCausalLM" for i in (2, 3)
@@ -93,3 +97,22 @@ def test_the_likeliest_text(name: str, written: Written) -> None:
     text = their_text(model, prompt, 30)
     assert our_text(config, weights, prompt, 30) == text
     assert len(set(text)) > 1
+
+
+@every_variant
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_there_and_back(name: str, dtype: str, tmp_path: Path) -> None:
+    """A model of ``transformers``, read here and written again: its own class, its dtype and its very bits."""
+    there, back = tmp_path / "there", tmp_path / "back"
+    back.mkdir()
+    model = load_pretrained(save(name, there, dtype))
+    views = named_views(model.weights, parameter_shapes(model.config))
+    write_model_files(back, model.config, views, dtype, model.tokenizer, model.end_ids)
+    first, second = (from_pretrained(folder, dtype="auto")[0] for folder in (there, back))
+    assert second.dtype == first.dtype == getattr(torch, dtype)
+    if VARIANTS[name].model_type != "mistral":  # which without its window is a Llama
+        assert type(second) is type(first)
+    state, state_again = first.state_dict(), second.state_dict()
+    assert state.keys() == state_again.keys()
+    for key, tensor in state.items():
+        assert torch.equal(tensor, state_again[key]), key

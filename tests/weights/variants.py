@@ -145,6 +145,9 @@ VARIANTS = {
     "Mistral": like_llama(
         "mistral", GROUPED | LONG_WAVES | {"sliding_window": None}, OUR_GROUPED | {"rope_theta": 1e6}
     ),
+    "Mistral, a window of all positions": like_llama(
+        "mistral", GROUPED | TIED | {"sliding_window": POSITIONS}, OUR_GROUPED | OUR_TIED
+    ),
     "Qwen2": like_llama(
         "qwen2",
         GROUPED | LONG_WAVES | {"rms_norm_eps": 1e-6},
