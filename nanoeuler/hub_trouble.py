@@ -40,11 +40,19 @@ MODEL = Kind(
 class Patience:
     """Waits after a passing trouble with a data set or a model, longer each time, and gives up in the end."""
 
-    def __init__(self, asked_for: str, revision: str | None, kind: Kind, known: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        asked_for: str,
+        revision: str | None,
+        kind: Kind,
+        known: Sequence[str] = (),
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
         self.asked_for = asked_for  # owner/name or owner/name:config
         self.revision = revision
         self.kind = kind
         self.known = known  # names that a misspelt one may have meant
+        self.pauses = pauses
         self.is_known = False  # whether the hub has said that there is such a data set, and let us have it
         self._failures = 0
 
@@ -79,17 +87,18 @@ class Patience:
             raise error
         if not _is_passing(error):
             raise _explained(error, self) from None
-        if self._failures == len(PAUSES):
+        if self._failures == len(self.pauses):
             raise UserError(
-                f"{self.asked_for}: the hub does not answer as it should: {_words(error)} (tried {len(PAUSES) + 1} "
-                "times). Check the network, or HF_ENDPOINT if it is set; the same command goes on from where it was"
+                f"{self.asked_for}: the hub does not answer as it should: {_words(error)} (tried "
+                f"{len(self.pauses) + 1} times). Check the network, or HF_ENDPOINT if it is set; the same command goes on "
+                "from where it was"
             ) from None
         self._failures += 1
-        return f"{self.asked_for}: {_words(error)}; trying again in {PAUSES[self._failures - 1]:g} s"
+        return f"{self.asked_for}: {_words(error)}; trying again in {self.pauses[self._failures - 1]:g} s"
 
     def wait(self) -> None:
         """Wait as long as :meth:`note` said."""
-        time.sleep(PAUSES[self._failures - 1])
+        time.sleep(self.pauses[self._failures - 1])
 
 
 def _is_passing(error: Exception) -> bool:

@@ -22,6 +22,8 @@ from nanoeuler.weights.directory import INDEX, MODEL_CONFIG, PICKLES, WEIGHTS, p
 
 #: owner/name, or owner/name@revision.
 ID = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
+#: Seconds before each new attempt; the library has attempts of its own besides.
+PAUSES = (1.0, 4.0)
 #: What stands beside the weights and is wanted: tokenizers of every kind, and what ends a generation.
 SMALL = (
     "generation_config.json",
@@ -63,27 +65,61 @@ def find_model(model_id: str, weights: bool = True) -> Path:
     match = ID.fullmatch(model_id)
     if not match:
         raise UserError(f"'{model_id}' is not the id of a model: that is owner/name, or owner/name@revision")
-    return _Model(match["name"], match["revision"]).fetch(weights)
+    model = _Model(match["name"], match["revision"])
+    kept = model.kept()
+    names = model.names(patiently=kept is None)
+    if kept and names is None:
+        return kept
+    return model.fetch(names or [], weights)
 
 
 class _Model:
-    """A model at the commit that its revision stands for now."""
+    """A model at a revision: at first a branch or None, and once its configuration is here the commit of that."""
 
     def __init__(self, name: str, revision: str | None) -> None:
-        self.name, self.commit = name, revision
+        self.name, self.revision = name, revision
         self.hub = _library(name)
-        self.patience = Patience(name, revision, MODEL)
+        self.patience = Patience(name, revision, MODEL, pauses=PAUSES)
+
+    def kept(self) -> Path | None:
+        """Return the folder in the cache if all weights are there."""
+        try:
+            config = self.hub.hf_hub_download(self.name, MODEL_CONFIG, revision=self.revision, local_files_only=True)
+        except self.hub.utils.LocalEntryNotFoundError:
+            return None
+        folder = Path(config).parent
+        if not (folder / WEIGHTS).exists():
+            try:
+                _shards(folder / INDEX, [path.name for path in folder.iterdir()])
+            except UserError:  # no index, or not all that it speaks of
+                return None
+        return folder
+
+    def names(self, patiently: bool) -> list[str] | None:
+        """Return the names of the model's files at the hub; None where it does not say them and we are not patient."""
+
+        def ask() -> list[str]:
+            info = self.hub.HfApi().model_info(self.name, revision=self.revision)
+            return sorted(sibling.rfilename for sibling in info.siblings)
+
+        if patiently:
+            return self.patience.attempt(ask)
+        try:
+            return ask()
+        except Exception:  # whatever the hub says now: a model that was once let to us is here
+            return None
+
+    def fetch(self, names: list[str], weights: bool) -> Path:
+        """Fetch the configuration, then the other small files, then the weights; return the folder."""
+        self.patience.is_known = True
+        if MODEL_CONFIG not in names:
+            raise UserError(f"{self.name}: it has no {MODEL_CONFIG}, so it is no model that can be loaded")
         config = self._download(MODEL_CONFIG)
         try:
             read_model_config(config.parent)
         except UserError as error:
-            raise UserError(f"{name}: {str(error).removeprefix(f'{config}: ')}") from None
-        self.folder, self.commit = config.parent, config.parent.name
-        self.patience.is_known = True
-
-    def fetch(self, weights: bool) -> Path:
-        """Fetch the small files, then the weights; return the folder."""
-        names = self._names()
+            raise UserError(f"{self.name}: {str(error).removeprefix(f'{config}: ')}") from None
+        self.revision = config.parent.name
         for name in _matching(names, SMALL):
             self._download(name)
         if weights and WEIGHTS in names:
@@ -93,53 +129,19 @@ class _Model:
                 self._download_weights(name)
         elif weights:
             raise UserError(_no_weights(self.name, names))
-        return self.folder
-
-    def _names(self) -> list[str]:
-        """Return the names of the model's files: of those in the cache if the hub is away and the weights are here."""
-
-        def ask() -> list[str]:
-            info = self.hub.HfApi().model_info(self.name, revision=self.commit)
-            return sorted(sibling.rfilename for sibling in info.siblings)
-
-        if not self._is_whole():
-            return self.patience.attempt(ask)
-        try:
-            return ask()
-        except Exception:  # whatever the hub says now: a model that was once let to us is here
-            return sorted(path.name for path in self.folder.iterdir())
-
-    def _is_whole(self) -> bool:
-        """Return whether all weights are in the cache."""
-        if (self.folder / WEIGHTS).exists():
-            return True
-        if not (self.folder / INDEX).exists():
-            return False
-        here = [path.name for path in self.folder.iterdir()]
-        try:
-            return bool(_shards(self.folder / INDEX, here))
-        except UserError:
-            return False
+        return config.parent
 
     def _download(self, file: str) -> Path:
         """Return the path of a file of the model, which is fetched unless it is in the cache."""
-
-        def download() -> str:
-            try:
-                return str(self.hub.hf_hub_download(self.name, file, revision=self.commit))
-            except self.hub.utils.LocalEntryNotFoundError:  # the hub is away, or we are not to ask it
-                raise
-            except self.hub.utils.EntryNotFoundError:
-                raise UserError(f"{self.name}: it has no {file}, so it is no model that can be loaded") from None
-
-        return Path(self.patience.attempt(download))
+        download = self.hub.hf_hub_download
+        return Path(self.patience.attempt(lambda: download(self.name, file, revision=self.revision)))
 
     def _download_weights(self, file: str) -> None:
         """Fetch a file of weights; what has just come is held against its SHA-256, which the cache names it by."""
-        was_here = (self.folder / file).exists()
+        cached = self.hub.try_to_load_from_cache(self.name, file, revision=self.revision)
         path = self._download(file)
         kept = path.resolve()
-        if was_here or not re.fullmatch("[0-9a-f]{64}", kept.name):
+        if isinstance(cached, str) or not re.fullmatch("[0-9a-f]{64}", kept.name):
             return
         if (found := sha256_of_file(kept)) != kept.name:
             kept.unlink()

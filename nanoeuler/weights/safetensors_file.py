@@ -93,9 +93,9 @@ def _explained(message: str, beginning: bytes, size: int) -> str:
     if size < 8:
         return f"cut off: it has {size} bytes"
     claimed = int.from_bytes(beginning[:8], "little")
-    if "TooLarge" in message or "InvalidHeaderLength" in message or claimed > size - 8:
+    if claimed > size - 8:
         return f"cut off, or no safetensors file: its header claims {claimed:,} bytes, and the file has {size:,}"
-    if "MetadataIncompleteBuffer" in message:
+    if "not fully covered" in message or "MetadataIncompleteBuffer" in message:  # the library's older word
         return f"cut off or damaged: its header claims tensors of another size than the {size:,} bytes of the file"
     reason = message.removeprefix("Error while deserializing header: ").partition("\n")[0]
     return f"damaged: its header is not one of safetensors ({reason})"

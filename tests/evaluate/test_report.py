@@ -26,9 +26,12 @@ def test_the_lines_of_a_task_with_subjects():
         "items": 3,
         "acc": 2 / 3,
         "acc_stderr": 1 / 3,
-        "subjects": {"law": {"items": 2, "acc": 0.5, "acc_stderr": 0.5}, "art": {"items": 1, "acc": 1, "acc_stderr": None}},
+        "subjects": {
+            "law": {"items": 2, "acc": 0.5, "acc_stderr": 0.5},
+            "art": {"items": 1, "acc": 1.0, "acc_stderr": None},
+        },
         "mean_of_subjects": 0.75,
-    }  # fmt: skip
+    }
     assert list(task_lines("mmlu", result)) == [
         "  law: acc 0.5000 ± 0.5000  (2 items)",
         "  art: acc 1.0000  (1 item)",

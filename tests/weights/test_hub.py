@@ -194,10 +194,10 @@ def test_an_architecture_that_we_lack_is_refused_before_any_weight_is_asked_for(
 def test_what_is_said_of_models_that_cannot_be_had(hub: Hub) -> None:
     for name in ("private", "gated", "secret", "away", "wrong"):
         write_model(hub, f"owner/{name}")
-    hub.misbehave("owner/private/", status=401, headers={"X-Error-Code": "RepoNotFound"})
+    hub.misbehave("owner/private", status=401, headers={"X-Error-Code": "RepoNotFound"})
     hub.misbehave("owner/gated/", status=403, headers={"X-Error-Code": "GatedRepo"})
     hub.misbehave("owner/secret/.*safetensors", status=401)
-    hub.misbehave("owner/away/", status=500)
+    hub.misbehave("owner/away", status=500)
     hub.misbehave("owner/wrong/.*safetensors", wrong=True)
     write_model(hub, "owner/pickled", {"pytorch_model.bin": "x", "pytorch_model-00002.bin": "x"})
     write_model(hub, "owner/llama_cpp", {"model-q4.gguf": "x"})
@@ -213,7 +213,7 @@ def test_what_is_said_of_models_that_cannot_be_had(hub: Hub) -> None:
         "private": "owner/private: the hub knows no such model (401); if it is a private one, put a token",
         "gated": "owner/gated: the hub does not let us have it (403): accept the conditions on its page",
         "secret": "owner/secret: the hub does not let us have it (401)",
-        "away": "owner/away: the hub does not answer as it should: status 500 (tried 4 times)",
+        "away": "owner/away: the hub does not answer as it should: status 500 (tried 3 times)",
         "wrong": "owner/wrong: model.safetensors was damaged on its way: its sha256 is",
         "pickled": "owner/pickled: its weights are in pytorch_model-00002.bin, a pickle, which can run any code",
         "llama_cpp": "owner/llama_cpp: no model.safetensors in it; model-q4.gguf is not read from here",
