@@ -88,10 +88,10 @@ class Patience:
         if not _is_passing(error):
             raise _explained(error, self) from None
         if self._failures == len(self.pauses):
+            times = len(self.pauses) + 1
             raise UserError(
-                f"{self.asked_for}: the hub does not answer as it should: {_words(error)} (tried "
-                f"{len(self.pauses) + 1} times). Check the network, or HF_ENDPOINT if it is set; the same command goes on "
-                "from where it was"
+                f"{self.asked_for}: the hub does not answer as it should: {_words(error)} (tried {times} times). Check "
+                "the network, or HF_ENDPOINT if it is set; the same command goes on from where it was"
             ) from None
         self._failures += 1
         return f"{self.asked_for}: {_words(error)}; trying again in {self.pauses[self._failures - 1]:g} s"

@@ -109,7 +109,8 @@ def prepare(config: Config, corpus: Corpus, start: Start | None = None) -> tuple
     digest = fingerprint([each.fingerprint for each in tokens], corpus.shares)
     per_token = sum(float(share) * each.bytes_per_token for share, each in zip(corpus.shares, tokens, strict=True))
     floor = tokens[0].floor if len(tokens) == 1 else None
-    return config, Data(corpus, digest, tokenizer, batches, per_token, floor, document_start, () if start is None else start.end_ids)
+    ends = () if start is None else start.end_ids
+    return config, Data(corpus, digest, tokenizer, batches, per_token, floor, document_start, ends)
 
 
 def _resolved(config: Config, corpus: Corpus, tokenizer: Tokenizer, start: Start | None) -> Config:

@@ -84,6 +84,16 @@ def test_rounding_is_to_the_nearest(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_pretrained(tmp_path / "bfloat16").weights, widen(narrow(exact)))
 
 
+def test_only_what_is_rounded_is_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = make_run(tmp_path / "run", **LLAMA)
+    steps = {"one": "bfloat16", "two": "float32", "three": "float16", "four": "bfloat16", "five": "float16"}
+    for name, dtype in steps.items():
+        assert convert_here(source, tmp_path / name, "--dtype", dtype) == 0
+        source = tmp_path / name
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("written")]
+    assert [", rounded, " in line for line in lines] == [True, False, True, True, True]
+
+
 def test_the_tokenizer_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "run", **GPT2)
     assert convert_here(run, tmp_path / "folder") == 0
@@ -150,8 +160,11 @@ def test_dst_tells_the_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (GPT2, ["model.bin", "--dtype", "float16"], "llm.c has no such files; it has float32 and bfloat16"),
     ],
 )
-def test_what_a_format_cannot_hold(model: dict[str, Any], options: list[str], message: str, tmp_path: Path) -> None:
+def test_what_a_format_cannot_hold(
+    model: dict[str, Any], options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(tmp_path / "run", **model)
+    monkeypatch.setattr(convert, "read_weights", None)  # it is known before they are read
     assert message in refusal(run, tmp_path / options[0], *options[1:])
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -183,8 +196,16 @@ def test_force_replaces_nothing_but_a_model(tmp_path: Path) -> None:
     run, other = (make_run(tmp_path / name, **GPT2) for name in ("run", "other"))
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "config.json").write_text("{}", encoding="utf-8")
+    assert convert_here(run, tmp_path / "mixed") == 0
+    (tmp_path / "mixed" / "thesis").mkdir()
     before = files_under(tmp_path)
-    for target in (tmp_path / "notes", other, other / "checkpoints", other / "checkpoints" / "step-00000005"):
+    for target in (
+        tmp_path / "notes",
+        tmp_path / "mixed",
+        other,
+        other / "checkpoints",
+        other / "checkpoints" / "step-00000005",
+    ):
         assert "more in it than a model" in refusal(run, target, "--force")
     assert f"{tmp_path / 'notes'}: a folder, and a model of llm.c is a file" in refusal(
         run, tmp_path / "notes", "--to", "llm.c", "--force"

@@ -47,7 +47,8 @@ def test_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "\ntokenizer         char, 10 tokens\n" in out
     assert "\nattention         4 heads of 4 channels, 2 share one of 2 key/value heads\n" in out
     assert "\nprediction        3 heads: " in out
-    weights = load_file(run / "checkpoints" / "step-00000005" / "model.safetensors")
+    files = (run / "checkpoints" / "step-00000005").glob("*.safetensors")
+    weights = {name: x for file in files for name, x in load_file(file).items()}
     rows = [line.split() for line in out.splitlines() if line.startswith(("model.", "lm_head", "prediction."))]
     assert {row[0] for row in rows} == weights.keys()
     for name, *row in rows:

@@ -6,8 +6,8 @@ Two ways lead here: :func:`load_corpus` and :class:`Batches` are those of a trai
 Documents. :mod:`~nanoeuler.corpus.sources` finds them by what the user names: a name of :mod:`~nanoeuler.corpus.names`,
 such as :mod:`~nanoeuler.corpus.tinyshakespeare` or the built-in :mod:`~nanoeuler.corpus.plays`; files
 (:mod:`~nanoeuler.corpus.local`, :mod:`~nanoeuler.corpus.formats`, :mod:`~nanoeuler.corpus.text`); a data set of a hub
-(:mod:`~nanoeuler.corpus.hub`, :mod:`~nanoeuler.hub_trouble`, :mod:`~nanoeuler.corpus.arrow_exit`). What they
-have in common is in :mod:`~nanoeuler.corpus.documents`, conditions on columns in :mod:`~nanoeuler.corpus.filters`.
+(:mod:`~nanoeuler.corpus.hub`, :mod:`~nanoeuler.hub_trouble`, :mod:`~nanoeuler.corpus.arrow_exit`). What they have in
+common is in :mod:`~nanoeuler.corpus.documents`, conditions on columns in :mod:`~nanoeuler.corpus.filters`.
 
 Shards. :mod:`~nanoeuler.corpus.prepare` is the pipeline: :mod:`~nanoeuler.corpus.seen` leaves duplicates out,
 :mod:`~nanoeuler.workers` tokenize (:mod:`~nanoeuler.corpus.encoded`), :mod:`~nanoeuler.corpus.writer` writes

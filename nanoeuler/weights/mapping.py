@@ -59,7 +59,7 @@ NAMES = {"llama": LLAMA, "qwen2": LLAMA, "qwen3": LLAMA, "gpt2": GPT2, "nanoeule
 def model_family(config: ModelConfig) -> str:
     """Return Hugging Face's ``model_type``: llama, qwen2, qwen3, gpt2, or nanoeuler where none describes the model."""
     switches = (config.norm, config.position, config.activation)
-    extras = (config.bias, config.qkv_bias, config.qk_norm)
+    extras = (bool(config.bias), bool(config.qkv_bias), config.qk_norm)
     if switches == ("rmsnorm", "rope", "swiglu"):
         return LIKE_LLAMA.get(extras, "nanoeuler")
     plain_heads = config.kv_heads == config.num_heads and config.num_heads * config.head_dim == config.hidden_dim
