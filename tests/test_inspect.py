@@ -211,9 +211,9 @@ def test_one_tensor_at_a_time_is_in_memory(tmp_path: Path, monkeypatch: pytest.M
     terminal, read = Terminal(), np.fromfile
     monkeypatch.setattr(sys, "stdout", terminal)
 
-    def reading(*arguments: Any) -> np.ndarray:
+    def reading(*arguments: Any, **options: Any) -> np.ndarray:
         seen.append(terminal.getvalue().count("float32"))
-        return read(*arguments)
+        return read(*arguments, **options)
 
     monkeypatch.setattr(np, "fromfile", reading)
     inspect.main([str(path)])

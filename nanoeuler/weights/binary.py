@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -9,11 +10,7 @@ import numpy as np
 
 from nanoeuler.config import ModelConfig
 from nanoeuler.errors import UserError
-from nanoeuler.weights.safetensors_file import rounded
-from nanoeuler.weights.tensors import Tensor, widen
-
-#: How numbers lie in such files: little-endian. NumPy has no bfloat16, so its bits are read.
-STORED: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "bfloat16": np.dtype("<u2")}
+from nanoeuler.weights.tensors import STORED, Tensor, read_array, rounded
 
 #: Names and shapes in a file's order. {} is the layer: of such a tensor there is one for each layer, all in a row.
 Order = Sequence[tuple[str, tuple[int, ...]]]
@@ -35,26 +32,9 @@ def tensors_in_order(path: Path, start: int, dtype: str, order: Order, layers: i
     """Return tensors that begin at byte ``start``, in the shapes that they have in the file; none is read."""
     tensors = {}
     for name, shape in in_order(order, layers):
-        tensors[name] = Tensor(dtype, shape, _reader(path, start, dtype, shape))
+        tensors[name] = Tensor(dtype, shape, partial(read_array, path, start, dtype, shape))
         start += math.prod(shape) * STORED[dtype].itemsize
     return tensors
-
-
-def read_array(path: Path, start: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array that begins at byte ``start``; bfloat16 as float32.
-
-    Raises:
-        UserError: the file cannot be read, or has become shorter since it was opened.
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            numbers = np.fromfile(file, STORED[dtype], math.prod(shape))
-    except OSError as error:
-        raise UserError(f"{path}: cannot read it: {error.strerror or error}") from None
-    if numbers.size < math.prod(shape):
-        raise UserError(f"{path}: cut off while it was read")
-    return (widen(numbers) if dtype == "bfloat16" else numbers).reshape(shape)
 
 
 def write_array(file: BinaryIO, name: str, array: np.ndarray, dtype: str) -> None:
@@ -90,7 +70,3 @@ def check_fixed(format: str, config: ModelConfig, fixed: Mapping[str, Any]) -> N
         raise UserError(
             f"a file of {format} cannot hold this model, as there is no place in it for what differs:\n{keys}"
         )
-
-
-def _reader(path: Path, start: int, dtype: str, shape: tuple[int, ...]) -> Any:
-    return lambda: read_array(path, start, dtype, shape)

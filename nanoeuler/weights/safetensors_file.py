@@ -5,9 +5,9 @@ lies within the file, that none overlaps another and nothing is between them. Wh
 """
 
 import json
-import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,10 @@ import numpy as np
 from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from nanoeuler.errors import UserError
-from nanoeuler.weights.tensors import DTYPES, Tensor, narrow, widen
+from nanoeuler.weights.tensors import DTYPES, Tensor, read_array, rounded
 
-#: The format's names for the dtypes of weights, and how NumPy reads their bits.
-STORED: dict[str, tuple[str, np.dtype[Any]]] = {
-    "F64": ("float64", np.dtype("<f8")),
-    "F32": ("float32", np.dtype("<f4")),
-    "F16": ("float16", np.dtype("<f2")),
-    "BF16": ("bfloat16", np.dtype("<u2")),
-}
+#: The format's names for the dtypes of weights.
+STORED = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 #: What a file that is no safetensors begins with, and what it is then.
 BEGINNINGS = {
     b"version https://git-lfs": "a pointer of Git LFS, not the file itself: run git lfs pull where it was cloned",
@@ -67,22 +62,8 @@ def _tensor(path: Path, name: str, entry: dict[str, Any], start: int) -> Tensor:
         raise UserError(
             f"{path}: tensor {name} is of the dtype {entry['dtype']}; nanoeuler reads weights of {', '.join(DTYPES)}"
         )
-    dtype, stored = STORED[entry["dtype"]]
-    shape = tuple(entry["shape"])
-    return Tensor(dtype, shape, _reader(path, name, start + entry["data_offsets"][0], stored, shape))
-
-
-def _reader(path: Path, name: str, offset: int, stored: np.dtype, shape: tuple[int, ...]) -> Callable[[], np.ndarray]:
-    def read() -> np.ndarray:
-        try:
-            bits = np.fromfile(path, stored, math.prod(shape), offset=offset)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-        if bits.size < math.prod(shape):
-            raise UserError(f"{path}: cut off in tensor {name} since it was opened")
-        return (widen(bits) if stored.kind == "u" else bits).reshape(shape)
-
-    return read
+    dtype, shape, offset = STORED[entry["dtype"]], tuple(entry["shape"]), start + entry["data_offsets"][0]
+    return Tensor(dtype, shape, partial(read_array, path, offset, dtype, shape))
 
 
 def _explained(message: str, beginning: bytes, size: int) -> str:
@@ -120,18 +101,3 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], dtype: str) -> 
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)  # safetensors makes files that only their owner may read
-
-
-def rounded(name: str, x: np.ndarray, dtype: str) -> np.ndarray:
-    """Return a tensor in C order in a dtype of weights; bfloat16 as uint16.
-
-    Raises:
-        UserError: a finite number would become infinite.
-    """
-    plain = np.dtype(np.float32 if dtype == "bfloat16" else dtype)
-    with np.errstate(over="ignore"):
-        out = np.ascontiguousarray(x, plain)
-    bits = narrow(out) if dtype == "bfloat16" else out
-    if bits is not x and np.isinf(widen(bits) if dtype == "bfloat16" else bits).any() and not np.isinf(x).any():
-        raise UserError(f"tensor {name} has numbers that are beyond {dtype}: take float32")
-    return bits

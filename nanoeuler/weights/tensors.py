@@ -1,7 +1,10 @@
 """A tensor of a file, known by dtype and shape before it is read, and how many of them become one flat buffer."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +13,15 @@ from nanoeuler.errors import UserError, nearest
 from nanoeuler.parameters import Shapes, flat_size, named_views, parameter_shapes
 from nanoeuler.weights.mapping import huggingface_shapes, huggingface_views
 
-#: The dtypes that weights have in files; bfloat16 is the upper half of a float32, so reading it loses nothing.
-DTYPES = ("float64", "float32", "float16", "bfloat16")
+#: The dtypes that weights have in files, and how their bits lie there. NumPy has no bfloat16; it is the upper half of a
+#: float32, so reading it loses nothing.
+STORED: dict[str, np.dtype[Any]] = {
+    "float64": np.dtype("<f8"),
+    "float32": np.dtype("<f4"),
+    "float16": np.dtype("<f2"),
+    "bfloat16": np.dtype("<u2"),
+}
+DTYPES = tuple(STORED)
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ def widen(bits: np.ndarray) -> np.ndarray:
     >>> widen(np.array([0x3F80, 0xC000], np.uint16)).tolist()
     [1.0, -2.0]
     """
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return np.left_shift(bits, np.uint32(16), dtype=np.uint32).view(np.float32)
 
 
 def narrow(x: np.ndarray) -> np.ndarray:
@@ -39,8 +49,45 @@ def narrow(x: np.ndarray) -> np.ndarray:
     ['0x3f80', '0x3f80', '0x3f82']
     """
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
-    return np.where(np.isnan(x), np.uint16(0x7FC0), rounded)
+    rounded = bits >> 16
+    rounded &= 1
+    rounded += 0x7FFF
+    rounded += bits
+    rounded >>= 16
+    narrowed = rounded.astype(np.uint16)
+    narrowed[np.isnan(x)] = 0x7FC0
+    return narrowed
+
+
+def read_array(path: Path, start: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an array that begins at byte ``start`` of a file; bfloat16 as float32.
+
+    Raises:
+        UserError: the file cannot be read, or has become shorter since it was opened.
+    """
+    try:
+        numbers = np.fromfile(path, STORED[dtype], math.prod(shape), offset=start)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if numbers.size < math.prod(shape):
+        raise UserError(f"{path}: cut off since it was opened")
+    return (widen(numbers) if dtype == "bfloat16" else numbers).reshape(shape)
+
+
+def rounded(name: str, x: np.ndarray, dtype: str) -> np.ndarray:
+    """Return a tensor in C order in a dtype of weights; bfloat16 as uint16.
+
+    Raises:
+        UserError: a finite number would become infinite.
+    """
+    plain = np.dtype(np.float32 if dtype == "bfloat16" else dtype)
+    with np.errstate(over="ignore"):
+        out = np.ascontiguousarray(x, plain)
+    bits = narrow(out) if dtype == "bfloat16" else out
+    infinite = (bits & 0x7FFF) == 0x7F80 if dtype == "bfloat16" else np.isinf(bits)
+    if bits is not x and infinite.any() and not np.isinf(x).any():
+        raise UserError(f"tensor {name} has numbers that are beyond {dtype}: take float32")
+    return bits
 
 
 def check_tensors(config: ModelConfig, tensors: Mapping[str, Tensor]) -> None:

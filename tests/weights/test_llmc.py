@@ -311,7 +311,7 @@ def test_a_file_that_is_cut_off_after_it_was_opened(tmp_path: Path) -> None:
     path = write(tmp_path / "model.bin", file_of(arrays_of_llmc()))
     files = open_llmc(path)
     write(path, path.read_bytes()[:3000])
-    with pytest.raises(UserError, match="cut off while it was read"):
+    with pytest.raises(UserError, match="cut off since it was opened"):
         read_flat(files.config, files.tensors)
     path.unlink()
     with pytest.raises(UserError, match=r"model\.bin: cannot read it: No such file"):

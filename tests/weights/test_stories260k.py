@@ -44,11 +44,24 @@ def theirs() -> Any:
     return transformers.AutoModelForCausalLM.from_pretrained(MODELS / "hf", attn_implementation="eager").eval()
 
 
+@cache
+def processor() -> Any:
+    sentencepiece = pytest.importorskip("sentencepiece", reason="the oracle of these tests' tokens is sentencepiece")
+    return sentencepiece.SentencePieceProcessor(model_file=str(MODELS / "hf" / "tokenizer.model"))
+
+
 def tokens_of(text: str) -> np.ndarray:
-    """Return the tokens of a text as the model wants them, the one that begins every text included."""
-    tokenizer = ours("hf").tokenizer
-    assert tokenizer is not None
-    return np.concatenate([np.array(tokenizer.prefix, np.int32), tokenizer.encode(text)])
+    """Return the tokens of a text as the model wants them, after the one that begins every text."""
+    return np.array([processor().bos_id(), *processor().encode(text)], np.int32)
+
+
+def story_batch() -> tuple[np.ndarray, np.ndarray]:
+    """Return the story as tokens (1, T), and what each should predict."""
+    tokens = tokens_of(STORY)[None]
+    assert 150 < tokens.size < 500
+    targets = tokens[:, 1:].copy()
+    targets[0, -1] = -1  # transformers sees no target past its end
+    return tokens[:, :-1], targets
 
 
 def test_folder_and_file_are_the_same_model() -> None:
@@ -61,32 +74,25 @@ def test_folder_and_file_are_the_same_model() -> None:
     assert {key: getattr(folder.config, key) for key in same} == {key: getattr(file.config, key) for key in same}
 
 
-def test_the_tokens_of_the_story() -> None:
-    """Of both sides: its tokenizer is sentencepiece's."""
-    sentencepiece = pytest.importorskip("sentencepiece", reason="the oracle of this test is sentencepiece")
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(MODELS / "hf" / "tokenizer.model"))
-    assert tokens_of(STORY).tolist() == [1, *processor.encode(STORY)]
+@pytest.mark.parametrize("text", ["Once upon a time", STORY])
+def test_the_tokens_of_a_text(text: str) -> None:
+    """The folder's tokenizer is sentencepiece's, and comes along."""
+    tokenizer = ours("hf").tokenizer
+    assert tokenizer is not None
+    assert [*tokenizer.prefix, *tokenizer.encode(text)] == tokens_of(text).tolist()
 
 
 def test_logits_loss_and_gradients_of_a_story() -> None:
-    tokens = tokens_of(STORY)
-    assert 150 < len(tokens) < 500
-    batch = tokens[None, :-1], tokens[None, 1:].copy()
-    batch[1][0, -1] = -1  # transformers sees no target past its end
-    numbers = our_numbers(ours("hf").config, ours("hf").weights, *batch)
-    reference = their_numbers(theirs(), *batch)
-    assert_same_numbers(numbers, reference, 1e-5, 1e-4)
-    assert 1.0 < reference.loss < 3.0  # it knows stories: log(512) is 6.2
+    reference = their_numbers(theirs(), *story_batch())
+    assert_same_numbers(our_numbers(ours("hf").config, ours("hf").weights, *story_batch()), reference, 1e-5, 1e-4)
+    assert 1.0 < reference.loss < 3.0  # it knows stories: one that knows nothing has log(512) = 6.2
 
 
 def test_the_story_in_float64() -> None:
-    tokens = tokens_of(STORY)
-    batch = tokens[None, :-1], tokens[None, 1:].copy()
-    batch[1][0, -1] = -1
     model = ours("hf", np.float64)
     with doubled():
-        reference = their_numbers(exact(theirs()), *batch)
-    assert_same_numbers(our_numbers(model.config, model.weights, *batch), reference, 1e-9, 1e-9)
+        reference = their_numbers(exact(theirs()), *story_batch())
+    assert_same_numbers(our_numbers(model.config, model.weights, *story_batch()), reference, 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("source", ["hf", "stories260K.bin"])
@@ -94,6 +100,5 @@ def test_the_likeliest_story(source: str) -> None:
     prompt = tokens_of("Once upon a time").tolist()
     text = their_text(theirs(), prompt, 200)
     assert our_text(ours(source).config, ours(source).weights, prompt, 200) == text
-    tokenizer = ours("hf").tokenizer
-    assert tokenizer is not None
-    assert b" she " in tokenizer.decode_any(text) or b" he " in tokenizer.decode_any(text)
+    said = processor().decode(text)
+    assert " she " in said or " he " in said
