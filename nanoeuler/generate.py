@@ -21,6 +21,7 @@ from nanoeuler.model import Transformer
 from nanoeuler.plan import available_on, check_generation
 from nanoeuler.sampling import Sampling, generate, sample_prompt, with_prefix
 from nanoeuler.tokenizer import Tokenizer
+from nanoeuler.tokenizer.chat import encode_chat
 from nanoeuler.weights.pretrained import end_ids, needed_tokenizer, open_model, read_weights
 
 
@@ -65,10 +66,7 @@ def choose_prompt(tokenizer: Tokenizer, options: Namespace) -> tuple[np.ndarray,
     if options.chat is not None:
         if options.prompt is not None:
             raise UserError("--prompt and --chat: give one of them")
-        from nanoeuler.tokenizer.chat import render_chat
-
-        rendered = render_chat(tokenizer, [{"role": "user", "content": options.chat}])
-        return tokenizer.encode(rendered, allowed_special="all"), ""
+        return encode_chat(tokenizer, [{"role": "user", "content": options.chat}]), ""
     if options.prompt is None:
         if tokenizer.prefix:
             return with_prefix(tokenizer, np.zeros(0, np.int32)), ""

@@ -31,7 +31,8 @@ class Tokenizer(ABC):
     bos: int | None = None
     eos: int | None = None
     chat_template: str | None = None  # Jinja
-    files: Mapping[str, bytes] = {}  # of others, that it was read from: save writes them again, byte for byte
+    #: Files of others, the first of which it was read from: save writes them again, byte for byte.
+    files: Mapping[str, bytes] = {}
 
     @abstractmethod
     def encode_ordinary(self, text: str) -> np.ndarray:
@@ -70,8 +71,14 @@ class Tokenizer(ABC):
             return self.encode_ordinary(text)
         longest_first = "|".join(map(re.escape, sorted(allowed, key=len, reverse=True)))
         pieces = re.split(f"({longest_first})", text)  # text and special tokens by turns
-        ids = [np.array([self.special[p]]) if i % 2 else self.encode_ordinary(p) for i, p in enumerate(pieces)]
+        ids = [self.encode_ordinary(pieces[0])]
+        for token, rest in zip(pieces[1::2], pieces[2::2], strict=True):
+            ids += [np.array([self.special[token]]), self._encode_after_special(rest)]
         return np.concatenate(ids, dtype=np.int32)
+
+    def _encode_after_special(self, text: str) -> np.ndarray:
+        """Return the ids of what follows a special token in a text."""
+        return self.encode_ordinary(text)
 
     def decode(self, ids: ArrayLike) -> str:
         """Return the text that the ids stand for, with U+FFFD for an id that is no token and for invalid UTF-8.
@@ -97,8 +104,21 @@ class Tokenizer(ABC):
         Raises:
             UserError: it cannot be written.
         """
-        record = {"version": VERSION, "kind": self.kind, "fingerprint": self.fingerprint, **self._content()}
-        with written_whole(Path(directory) / FILE) as file:
+        if not self.files:
+            self._save_own(Path(directory))
+            return
+        for name, data in self.files.items():
+            with written_whole(Path(directory) / name) as file:
+                file.write(data)
+        self._write_record(Path(directory), "huggingface", {"file": next(iter(self.files))})
+
+    def _save_own(self, directory: Path) -> None:
+        """Write a tokenizer that is not in files of others."""
+        self._write_record(directory, self.kind, self._content())
+
+    def _write_record(self, directory: Path, kind: str, content: Mapping[str, Any]) -> None:
+        record = {"version": VERSION, "kind": kind, "fingerprint": self.fingerprint, **content}
+        with written_whole(directory / FILE) as file:
             file.write((json.dumps(record, indent=2) + "\n").encode("ascii"))
 
     def _content(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import operator
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -46,6 +47,7 @@ class BPETokenizer(Tokenizer):
     """
 
     kind = "bpe"
+    nfc = False  # whether text is brought into Unicode's normal form C first, as Qwen's is
 
     def __init__(self, merges: Sequence[Pair], pattern: str = "gpt2", special: Mapping[str, int] | None = None) -> None:
         try:
@@ -101,7 +103,14 @@ class BPETokenizer(Tokenizer):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to other processes as lists: tiktoken's object cannot."""
-        return BPETokenizer.from_ranks, (self.tokens, self.pattern, self.special, self.ids.tolist())
+        return _again, (self.tokens, self.pattern, self.special, self.ids.tolist(), self.nfc)
+
+    def normalised(self) -> "BPETokenizer":
+        """Return a tokenizer of the same vocabulary that brings text into Unicode's normal form C first."""
+        tokenizer = BPETokenizer.from_ranks(self.tokens, self.pattern, self.special, self.ids.tolist())
+        tokenizer.nfc = True
+        tokenizer.fingerprint = fingerprint("bpe, NFC", self.fingerprint.encode())
+        return tokenizer
 
     def _fingerprint(self) -> str:
         """Return the SHA-256 of tokens, ids, pattern and special tokens."""
@@ -153,7 +162,10 @@ class BPETokenizer(Tokenizer):
             UserError: the text is not valid Unicode.
         """
         utf8(text)  # for its error: tiktoken would put U+FFFD without a word
-        return self.ids[self._ranks(text)]
+        return self.ids[self._ranks(self._normal(text))]
+
+    def _normal(self, text: str) -> str:
+        return unicodedata.normalize("NFC", text) if self.nfc else text
 
     def _ranks(self, text: str) -> np.ndarray:
         try:
@@ -170,7 +182,9 @@ class BPETokenizer(Tokenizer):
 
     def encode_definition(self, text: str) -> np.ndarray:
         """Return the same ids by the definition: slow, and to be read."""
-        return self.ids[[rank for piece in split(self.pattern, text) for rank in self._merged(piece.encode())]]
+        return self.ids[
+            [rank for piece in split(self.pattern, self._normal(text)) for rank in self._merged(piece.encode())]
+        ]
 
     def _merged(self, piece: bytes) -> list[int]:
         """Return the ranks of a piece's tokens."""
@@ -199,7 +213,7 @@ class BPETokenizer(Tokenizer):
         inside = super()._is_token(flat)
         return inside & self._known[np.where(inside, flat, 0)]
 
-    def save(self, directory: str | Path) -> None:
+    def _save_own(self, directory: Path) -> None:
         """Write the tokenizer into a folder, for us and, where its format can hold it, for Hugging Face's libraries.
 
         Raises:
@@ -208,12 +222,18 @@ class BPETokenizer(Tokenizer):
         from nanoeuler.tokenizer.huggingface import unwritable, write_huggingface  # which need this module
 
         if not unwritable(self):
-            write_huggingface(Path(directory), self)
-        super().save(directory)
+            write_huggingface(directory, self)
+        super()._save_own(directory)
 
     def _content(self) -> dict[str, Any]:
         vocab = zip(map(to_characters, self.tokens), self.ids.tolist(), strict=True)
-        return {"pattern": self.pattern, "special": self.special, "vocab": dict(vocab)}
+        content = {"pattern": self.pattern, "special": self.special, "vocab": dict(vocab)}
+        return content | ({"nfc": True} if self.nfc else {})
+
+
+def _again(tokens: list[bytes], pattern: str, special: Mapping[str, int], ids: list[int], nfc: bool) -> BPETokenizer:
+    tokenizer = BPETokenizer.from_ranks(tokens, pattern, special, ids)
+    return tokenizer.normalised() if nfc else tokenizer
 
 
 def _checked(special: Mapping[str, int]) -> dict[str, int]:

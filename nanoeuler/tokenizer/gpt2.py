@@ -46,11 +46,11 @@ class GPT2Tokenizer(BPETokenizer):
     def __reduce__(self) -> tuple[Any, ...]:
         return GPT2Tokenizer, (self.rank_file,)
 
-    def save(self, directory: str | Path) -> None:
+    def _save_own(self, directory: Path) -> None:
         """Write the rank file, what Hugging Face's libraries read, and then the file that says what it is."""
-        with written_whole(Path(directory) / RANKS_FILE) as file:
+        with written_whole(directory / RANKS_FILE) as file:
             file.write(self.rank_file)
-        super().save(directory)
+        super()._save_own(directory)
 
     def _content(self) -> dict[str, Any]:
         return {}

@@ -1,4 +1,4 @@
-"""Hugging Face's ``tokenizer.json``: byte-level BPE, read and written."""
+"""Hugging Face's ``tokenizer.json``: byte-level BPE, read and written; and BPE of characters, read."""
 
 import json
 import re
@@ -8,8 +8,10 @@ from typing import Any
 from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
 from nanoeuler.tokenizer.alphabet import to_characters
+from nanoeuler.tokenizer.base import Tokenizer
 from nanoeuler.tokenizer.bpe import END_OF_TEXT, BPETokenizer
 from nanoeuler.tokenizer.files import read_json
+from nanoeuler.tokenizer.huggingface_characters import read_characters
 from nanoeuler.tokenizer.patterns import PATTERNS
 from nanoeuler.tokenizer.vocabulary import tokenizer_from_merges
 
@@ -40,16 +42,27 @@ OTHER_BPE = {
 }
 
 
-def read_huggingface(path: Path) -> BPETokenizer:
-    """Return the tokenizer in a ``tokenizer.json``.
+def read_huggingface(path: Path) -> Tokenizer:
+    """Return the tokenizer in a ``tokenizer.json``: byte-level BPE, or BPE of characters as Llama 2 has it.
+
+    Tokens that were added to the vocabulary without being special count as special here: ordinary text never gives
+    them, and ``encode`` does where it is allowed to. Hugging Face's libraries cut both out of any text.
 
     Raises:
-        UserError: it is missing or damaged, or a kind of tokenizer that gives other ids than a byte-level BPE of ours.
+        UserError: it is missing or damaged, or a kind of tokenizer that gives other ids than ours.
     """
     record = read_json(path)
+    model = record.get("model")
+    if isinstance(model, dict) and model.get("byte_fallback"):
+        return read_characters(path, record)
+    return _read_bytes(path, record)
+
+
+def _read_bytes(path: Path, record: dict[str, Any]) -> BPETokenizer:
     try:
         model = record["model"]
-        _check_kind(path, model, record.get("normalizer") or {})
+        normalizer = record.get("normalizer") or {}
+        _check_kind(path, model, normalizer)
         pattern = _pattern_of(path, record.get("pre_tokenizer") or {})
         special = _special_of(path, record.get("added_tokens") or [])
         vocab, merges = dict(model["vocab"]), model["merges"]
@@ -60,9 +73,10 @@ def read_huggingface(path: Path) -> BPETokenizer:
                 raise UserError(f"{path}: the special token {token!r} has another id in the vocabulary than {i}")
     except (KeyError, TypeError, AttributeError, ValueError):
         raise UserError(f"{path}: not all that a tokenizer.json has is in it, or it is damaged") from None
-    return tokenizer_from_merges(
+    tokenizer = tokenizer_from_merges(
         path, vocab, merges, lambda i: f"{path}: model.merges[{i}]", pattern, special, bool(model.get("ignore_merges"))
     )
+    return tokenizer.normalised() if normalizer else tokenizer
 
 
 def _check_kind(path: Path, model: dict[str, Any], normalizer: dict[str, Any]) -> None:
@@ -70,8 +84,8 @@ def _check_kind(path: Path, model: dict[str, Any], normalizer: dict[str, Any]) -
     kind = model.get("type", "BPE")
     if kind != "BPE":
         raise UserError(f"{path}: a tokenizer of the kind {kind!r}, and nanoeuler reads byte-level BPE")
-    if normalizer:
-        raise UserError(f"{path}: it changes text first (normalizer {normalizer.get('type')!r}); ours do not")
+    if normalizer and normalizer.get("type") != "NFC":
+        raise UserError(f"{path}: it changes text first (normalizer {normalizer.get('type')!r}); nanoeuler has 'NFC'")
     for setting, effect in OTHER_BPE.items():
         if model.get(setting):
             raise UserError(f"{path}: {setting} is {model[setting]!r}, which {effect}; a byte-level BPE has none")
@@ -81,15 +95,20 @@ def _pattern_of(path: Path, pre_tokenizer: dict[str, Any]) -> str:
     """Return the pattern of a pre-tokenizer: ``ByteLevel``, or ``Split`` and then ``ByteLevel``."""
     steps = pre_tokenizer["pretokenizers"] if pre_tokenizer.get("type") == "Sequence" else [pre_tokenizer]
     names = [step.get("type") for step in steps]
-    if names not in (["ByteLevel"], ["Split", "ByteLevel"]):
+    if names not in (["ByteLevel"], ["Split", "ByteLevel"], ["Digits", "ByteLevel"]):
         raise UserError(
-            f"{path}: text is cut by {', '.join(map(repr, names))}; nanoeuler reads ByteLevel, alone or after one Split"
+            f"{path}: text is cut by {', '.join(map(repr, names))}; nanoeuler reads ByteLevel, alone or after a Split "
+            "or Digits"
         )
     if steps[-1].get("add_prefix_space", True):  # true where it is left out
         raise UserError(f"{path}: add_prefix_space puts a space before the text; nanoeuler encodes text as it is")
     by_gpt2 = steps[-1].get("use_regex", True)
     if len(steps) == 1 and by_gpt2:
         return PATTERNS["gpt2"]
+    if names[0] == "Digits":
+        if not steps[0].get("individual_digits") or not by_gpt2:
+            raise UserError(f"{path}: Digits must be individual_digits, and ByteLevel cut what is between them")
+        return PATTERNS["smollm"]
     if len(steps) == 1 or by_gpt2:
         raise UserError(f"{path}: text must be cut by one pattern, and here it is {'two' if by_gpt2 else 'none'}")
     cut = steps[0]
@@ -113,10 +132,6 @@ def _special_of(path: Path, added: list[dict[str, Any]]) -> dict[str, int]:
     """Return the special tokens among those that were added to a vocabulary."""
     for token in added:
         content = token["content"]
-        if not token.get("special"):
-            raise UserError(
-                f"{path}: {content!r} is an added token that is not special; nanoeuler has only special ones"
-            )
         extra = [key for key in ("single_word", "lstrip", "rstrip") if token.get(key)]
         if extra:
             raise UserError(f"{path}: the special token {content!r} takes text beside it ({', '.join(extra)})")
@@ -161,7 +176,7 @@ def _tokenizer_record(tokenizer: BPETokenizer) -> dict[str, Any]:
         "truncation": None,
         "padding": None,
         "added_tokens": [{"id": i, "content": token, **flags} for token, i in tokenizer.special.items()],
-        "normalizer": None,
+        "normalizer": {"type": "NFC"} if tokenizer.nfc else None,
         "pre_tokenizer": _pre_tokenizer(tokenizer.pattern),
         "post_processor": None,
         "decoder": byte_level,

@@ -10,16 +10,21 @@ from nanoeuler.tokenizer.base import FILE, VERSION, Tokenizer
 from nanoeuler.tokenizer.bpe import BPETokenizer
 from nanoeuler.tokenizer.byte import ByteTokenizer
 from nanoeuler.tokenizer.char import CharTokenizer
+from nanoeuler.tokenizer.companions import adopt
 from nanoeuler.tokenizer.files import read_bytes, read_json
 from nanoeuler.tokenizer.gpt2 import find_gpt2, saved_gpt2
 from nanoeuler.tokenizer.huggingface import TOKENIZER_FILE, read_huggingface
 from nanoeuler.tokenizer.ranks import RANK_FILES, read_known_ranks
 from nanoeuler.tokenizer.sentencepiece import LLAMA2C_FILE, read_llama2c
+from nanoeuler.tokenizer.sentencepiece_model import MODEL_FILE, read_sentencepiece
 from nanoeuler.tokenizer.vocab_merges import NAMES, read_vocab_merges
 
 KINDS = ["char", "byte", "gpt2"]
 #: What a folder may have, and what a file may be, the first that is there.
-FILES = f"{FILE}, {TOKENIZER_FILE}, {', '.join(f'{a} + {b}' for a, b in NAMES.items())}, *.tiktoken or {LLAMA2C_FILE}"
+FILES = (
+    f"{FILE}, {TOKENIZER_FILE}, {', '.join(f'{a} + {b}' for a, b in NAMES.items())}, *.tiktoken, {MODEL_FILE} or "
+    f"{LLAMA2C_FILE}"
+)
 
 
 def make_tokenizer(name_or_path: str, text: str) -> Tokenizer:
@@ -58,7 +63,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     if not path.is_dir():
         return _read_file(path)
     first = [path / name for name in (FILE, TOKENIZER_FILE, *NAMES) if (path / name).exists()]
-    found = first[:1] or sorted(path.glob(RANK_FILES)) or [path / LLAMA2C_FILE]
+    model = [path / MODEL_FILE] if (path / MODEL_FILE).exists() else []
+    found = first[:1] or sorted(path.glob(RANK_FILES)) or model or [path / LLAMA2C_FILE]
     if len(found) > 1:
         raise UserError(f"{path}: several tokenizers: {', '.join(file.name for file in found)}; give the path of one")
     if not found[0].exists():
@@ -70,23 +76,39 @@ def _read_file(path: Path) -> Tokenizer:
     """Return the tokenizer in a file, which its name tells the kind of."""
     readers: dict[str, Callable[[Path], Tokenizer]] = {
         FILE: _read_own,
-        TOKENIZER_FILE: read_huggingface,
         LLAMA2C_FILE: read_llama2c,
     }
     if path.name in readers:
         return readers[path.name](path)
-    for vocab, merges in NAMES.items():
-        if path.name in (vocab, merges):
-            return read_vocab_merges(path.with_name(vocab), path.with_name(merges))
+    if (tokenizer := _read_others(path)) is not None:
+        return tokenizer
     if path.match(RANK_FILES):
         return _read_ranks(path)
     if not _exists(path):
         raise UserError(f"{path}: no saved tokenizer here: there is no such file or folder")
     if path.suffix == ".json":
         return read_huggingface(path)
+    if path.suffix == ".model":
+        return read_sentencepiece(path)
     if path.suffix == ".bin":
         return read_llama2c(path)
     raise UserError(f"{path}: no saved tokenizer here; a tokenizer's file is one of {FILES}")
+
+
+def _read_others(path: Path) -> Tokenizer | None:
+    """Return the tokenizer of a file that others have beside their models, by its name, with what is beside it."""
+    vocabs = {name: vocab for vocab, merges in NAMES.items() for name in (vocab, merges)}
+    if path.name == TOKENIZER_FILE:
+        tokenizer: Tokenizer = read_huggingface(path)
+    elif path.name == MODEL_FILE:
+        tokenizer = read_sentencepiece(path)
+    elif path.name in vocabs:
+        path = path.with_name(vocabs[path.name])
+        tokenizer = read_vocab_merges(path, path.with_name(NAMES[path.name]))
+    else:
+        return None
+    adopt(tokenizer, path)
+    return tokenizer
 
 
 def _exists(path: Path) -> bool:
@@ -133,6 +155,8 @@ def _from_record(path: Path, record: dict[str, Any]) -> Tokenizer:
         return saved_gpt2(path.parent)
     if kind == "llama2c":
         return read_llama2c(path.with_name(LLAMA2C_FILE))
+    if kind == "huggingface" and record.get("file") in (TOKENIZER_FILE, MODEL_FILE, *NAMES):
+        return _read_file(path.with_name(record["file"]))
     if kind == "bpe":
         return _bpe_from_record(path, record)
     raise UserError(f"{path}: damaged: no vocabulary for a tokenizer of the kind {kind!r}")
@@ -143,7 +167,8 @@ def _bpe_from_record(path: Path, record: dict[str, Any]) -> BPETokenizer:
     try:
         vocab, pattern, special = record["vocab"], record["pattern"], record["special"]
         tokens = [to_bytes(token) for token in vocab]
-        return BPETokenizer.from_ranks(tokens, pattern, special, list(vocab.values()))
+        tokenizer = BPETokenizer.from_ranks(tokens, pattern, special, list(vocab.values()))
+        return tokenizer.normalised() if record.get("nfc") else tokenizer
     except UserError as error:
         raise UserError(f"{path}: damaged: {error}") from None
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError):

@@ -37,6 +37,10 @@ PATTERNS = {
 }
 # meta-llama/llama3, llama/tokenizer.py: the same text
 PATTERNS["llama3"] = PATTERNS["gpt4"]
+# HuggingFaceTB/SmolLM, tokenizer.json: digits are cut out one by one first, and GPT-2's pattern cuts what is between
+# them. In one pattern: \p{N} stands alone, with no space before it; and white space before a digit is at the end of a
+# part, where \s+(?!\S) takes all of it, so it may be followed by a digit too.
+PATTERNS["smollm"] = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
 # QwenLM/Qwen2, tokenizer.json: each digit alone
 PATTERNS["qwen2"] = PATTERNS["gpt4"].replace(r"\p{N}{1,3}", r"\p{N}")
 

@@ -4,28 +4,20 @@ The file: int32, the longest token in bytes; then for each token float32 score, 
 and 2 are unknown, BOS and EOS, 3 + b is byte b. Numbers are little-endian.
 """
 
-import heapq
-import re
 import struct
-from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
-from nanoeuler.tokenizer.base import Tokenizer, fingerprint, utf8
+from nanoeuler.tokenizer.character_bpe import CharacterBPE, Vocabulary, by_score
 from nanoeuler.tokenizer.files import read_bytes
 
 LLAMA2C_FILE = "tokenizer.bin"
 BOS, EOS, FIRST_BYTE = 1, 2, 3
 FIRST_PIECE = FIRST_BYTE + 256
-#: Words whose tokens are kept.
-CACHE = 1 << 17
 
 
-class Llama2cTokenizer(Tokenizer):
+class Llama2cTokenizer(CharacterBPE):
     """Characters are merged, neighbours with the best score first. Text is encoded as if a space stood before it.
 
     Encoding gives no BOS. ``decode`` drops the space again where the ids begin with BOS, as llama2.c does: there a
@@ -39,90 +31,31 @@ class Llama2cTokenizer(Tokenizer):
     """
 
     kind = "llama2c"
-    end_of_text = BOS
-    special = {"<s>": BOS, "</s>": EOS}  # noqa: RUF012  # as in the base class, nobody writes to it
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.fingerprint = fingerprint(self.kind, data)
-        pieces, self.scores = _parse(data)
-        self.vocab_size = len(pieces)
-        self._id_of = {piece: i for i, piece in enumerate(pieces) if i >= FIRST_PIECE}
-        if len(self._id_of) < len(pieces) - FIRST_PIECE:
-            i = next(i for i, piece in enumerate(pieces) if i >= FIRST_PIECE and self._id_of[piece] != i)
-            raise ValueError(f"token {i} is {pieces[i]!r}, and so is token {self._id_of[pieces[i]]}")
-        self._bytes_of = [b"<unk>", b"<s>", b"</s>", *(bytes([b]) for b in range(256)), *pieces[FIRST_PIECE:]]
-        # If no token has a space after something else, nothing is ever merged there: words are apart, and can be kept.
-        together = any(b" " in piece.lstrip(b" ") for piece in pieces[FIRST_PIECE:])
-        self._words = re.compile(r".+" if together else r" *[^ ]+| +", re.DOTALL)
-        self._known: dict[str, list[int]] = {}
+        pieces, scores = _parse(data)
+        id_of: dict[str, int] = {}
+        for i, piece in enumerate(pieces[FIRST_PIECE:], FIRST_PIECE):
+            text = piece.decode("utf-8", "surrogateescape")  # what is no text is a token that no text gives
+            if text in id_of:
+                raise ValueError(f"token {id_of[text]} is {piece!r}, and so is token {i}")
+            id_of[text] = i
+        vocabulary = Vocabulary(
+            pieces=id_of,
+            bytes=range(FIRST_BYTE, FIRST_PIECE),
+            special={"<s>": BOS, "</s>": EOS},
+            merge=by_score(id_of, dict(enumerate(scores))),
+            space=" ",
+        )
+        super().__init__(vocabulary, data)
+        self.bos, self.eos, self.end_of_text, self.prefix = BOS, EOS, BOS, (BOS,)
 
-    def encode_ordinary(self, text: str) -> np.ndarray:
-        """Return the ids of the text's tokens, (N,) int32; none for no text.
-
-        Raises:
-            UserError: the text is not valid Unicode.
-        """
-        utf8(text)  # for its error
-        ids = [i for word in self._words.findall(" " + text if text else "") for i in self._encode_word(word)]
-        return np.array(ids, np.int32)
-
-    def _encode_word(self, word: str) -> list[int]:
-        ids = self._known.get(word)
-        if ids is None:
-            ids = self._merge(self._characters(word))
-            if len(self._known) < CACHE:
-                self._known[word] = ids
-        return ids
-
-    def _characters(self, text: str) -> list[int]:
-        """Return one id for each character, or one for each of its bytes where it is no token."""
-        ids: list[int] = []
-        for character in map(str.encode, text):
-            known = self._id_of.get(character)
-            ids += [FIRST_BYTE + byte for byte in character] if known is None else [known]
-        return ids
-
-    def _merge(self, ids: list[int]) -> list[int]:
-        """Return ids with neighbours merged: the best score first, of several the leftmost."""
-        left, right = list(range(-1, len(ids) - 1)), list(range(1, len(ids) + 1))  # neighbours of each place
-        candidates: list[tuple[float, int, int, int, int]] = []
-
-        def consider(i: int, j: int) -> None:
-            if i >= 0 and j < len(ids) and min(ids[i], ids[j]) >= FIRST_PIECE:
-                made = self._id_of.get(self._bytes_of[ids[i]] + self._bytes_of[ids[j]])
-                if made is not None:
-                    heapq.heappush(candidates, (-self.scores[made], i, ids[i], ids[j], made))
-
-        for i in range(len(ids) - 1):
-            consider(i, i + 1)
-        while candidates:
-            _, i, a, b, made = heapq.heappop(candidates)
-            j = right[i]
-            if ids[i] != a or j >= len(ids) or ids[j] != b:
-                continue  # one of the two has been merged meanwhile
-            ids[i], ids[j], right[i] = made, -1, right[j]
-            if right[j] < len(ids):
-                left[right[j]] = i
-            consider(left[i], i)
-            consider(i, right[i])
-        return [i for i in ids if i >= 0]
-
-    def decode_bytes(self, ids: ArrayLike) -> bytes:
-        """Return the bytes of the ids' tokens. A BOS at the beginning gives nothing, and takes one space with it.
-
-        Raises:
-            UserError: an id is no token.
-        """
-        flat: Sequence[int] = self._tokens(ids).tolist()
-        text = b"".join(map(self._bytes_of.__getitem__, flat))
-        return text.removeprefix(b"<s>").removeprefix(b" ") if flat[:1] == [BOS] else text
-
-    def save(self, directory: str | Path) -> None:
+    def _save_own(self, directory: Path) -> None:
         """Write ``tokenizer.bin``, and then the file that says what it is."""
-        with written_whole(Path(directory) / LLAMA2C_FILE) as file:
+        with written_whole(directory / LLAMA2C_FILE) as file:
             file.write(self.data)
-        super().save(directory)
+        super()._save_own(directory)
 
 
 def read_llama2c(path: Path) -> Llama2cTokenizer:

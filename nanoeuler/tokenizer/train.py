@@ -145,7 +145,7 @@ def _write(out: Path, kind: str, tokenizer: BPETokenizer) -> list[Path]:
         return write_vocab_merges(out, tokenizer)
     if kind == "tiktoken":
         ranks = write_ranks(out / RANKS, tokenizer)
-        Tokenizer.save(tokenizer, out)  # our own file alone, with the pattern and the special tokens
+        Tokenizer._save_own(tokenizer, out)  # our own file alone, with the pattern and the special tokens
         return [*ranks, out / FILE]
     tokenizer.save(out)
     return [out / name for name in FORMATS[kind] if (out / name).exists()]

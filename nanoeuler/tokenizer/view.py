@@ -76,7 +76,17 @@ def describe(tokenizer: Tokenizer) -> list[str]:
         lines.append(f"pattern      {name}: {tokenizer.pattern}")
     if tokenizer.special:
         lines.append(f"special      {_special_tokens(tokenizer)}")
+    if tokenizer.bos is not None or tokenizer.eos is not None:
+        lines.append(f"begin, end   BOS {_named(tokenizer, tokenizer.bos)}, EOS {_named(tokenizer, tokenizer.eos)}")
+    if tokenizer.prefix:
+        lines.append(f"prefix       {', '.join(_named(tokenizer, i) for i in tokenizer.prefix)}")
+    if tokenizer.chat_template is not None:
+        lines.append(f"chat         a template of {len(tokenizer.chat_template):,} characters")
     return [*lines, f"fingerprint  {tokenizer.fingerprint}"]
+
+
+def _named(tokenizer: Tokenizer, i: int | None) -> str:
+    return "none" if i is None else f"{tokenizer.decode([i])!r} {i}"
 
 
 def _special_tokens(tokenizer: Tokenizer) -> str:

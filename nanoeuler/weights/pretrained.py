@@ -165,10 +165,11 @@ def needed_tokenizer(files: ModelFiles) -> Tokenizer:
 
 
 def end_ids(files: ModelFiles, tokenizer: Tokenizer | None) -> tuple[int, ...]:
-    """Return the tokens that end a generation: those that the model's files name, else the tokenizer's end of text."""
-    if files.end_ids or tokenizer is None or tokenizer.end_of_text is None:
+    """Return the tokens that end a generation: those of the model's files, else the tokenizer's EOS or end of text."""
+    if files.end_ids or tokenizer is None:
         return files.end_ids
-    return (tokenizer.end_of_text,)
+    end = tokenizer.end_of_text if tokenizer.eos is None else tokenizer.eos
+    return () if end is None else (end,)
 
 
 def _folder_tokenizer(folder: Path) -> Tokenizer | None:

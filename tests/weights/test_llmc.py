@@ -314,7 +314,7 @@ def test_a_file_that_is_cut_off_after_it_was_opened(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cut off since it was opened"):
         read_flat(files.config, files.tensors)
     path.unlink()
-    with pytest.raises(UserError, match=r"model\.bin: cannot read it: No such file"):
+    with pytest.raises(UserError, match=r"model\.bin: cannot be read: No such file"):
         read_flat(files.config, files.tensors)
 
 
