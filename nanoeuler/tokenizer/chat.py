@@ -5,6 +5,7 @@ the settings and functions that ``transformers`` gives it (utils/chat_template_u
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
@@ -19,6 +20,8 @@ from nanoeuler.tokenizer.base import Tokenizer
 Message = Mapping[str, Any]
 #: Characters that a template may write: more than any chat has, and less than a machine.
 MOST_CHARACTERS = 10_000_000
+#: A tag of transformers' own around what the model says, for training on that alone. Nothing comes of it in the text.
+GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(\s*[-+]?%\})")
 
 
 def render_chat(tokenizer: Tokenizer, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
@@ -46,7 +49,7 @@ def render_chat(tokenizer: Tokenizer, messages: Sequence[Message], add_generatio
     ids = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
     tokens = {name: next((token for token, i in tokenizer.special.items() if i == ids[name]), "") for name in ids}
     try:
-        template = environment.from_string(tokenizer.chat_template)
+        template = environment.from_string(GENERATION.sub(_transparent, tokenizer.chat_template))
         pieces, size = [], 0
         for piece in template.generate(
             messages=list(messages), tools=None, documents=None, add_generation_prompt=add_generation_prompt, **tokens
@@ -67,6 +70,10 @@ def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], add_generatio
         UserError: as :func:`render_chat`.
     """
     return tokenizer.encode(render_chat(tokenizer, messages, add_generation_prompt), allowed_special="all")
+
+
+def _transparent(tag: "re.Match[str]") -> str:
+    return f"{tag[1]}{'endif' if tag[2] else 'if true'}{tag[3]}"
 
 
 def _tojson(
