@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 from corpus.hub_server import Hub, write_fineweb_edu
+from evaluate.published import write_jsonl
 
+from nanoeuler.config import ModelConfig
 from nanoeuler.corpus import plays
 from nanoeuler.device import why_no_gpu
+from nanoeuler.parameters import initial_weights, named_views, parameter_shapes
+from nanoeuler.tokenizer import BPETokenizer
+from nanoeuler.weights.directory import write_model_files
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "nanoeuler" / "gpu" / "README.md"]
@@ -29,6 +34,7 @@ SHORTER = {
     "nanoeuler.bench ops": ["--size", "tiny", "--ops", "cross_entropy", "--steps", "1"],
     "nanoeuler.bench simt": ["--workloads", "attention", "--steps", "1", "--no-stock"],
     "nanoeuler.generate": ["--tokens", "5"],
+    "nanoeuler.evaluate": ["--tokens", "50", "--length", "12", "--stride", "6"],
     "nanoeuler.gradcheck": ["--op", "residual"],
     "nanoeuler.judge": ["--op", "rope"],
     "nanoeuler.trace --gallery": ["accumulate"],
@@ -67,12 +73,29 @@ def folder(tmp_path_factory):
     (path / "texts").mkdir()
     for i, scene in enumerate(plays.generate(30_000, seed=1).split("Enter ")[1:]):
         (path / "texts" / f"{i:02d}.txt").write_text(f"Enter {scene}", encoding="utf-8")
+    shutil.copy(ROOT / "README.md", path)
+    item = {"activity_label": "A", "ctx_a": "b", "ctx_b": "c", "endings": ["d.", "e."], "label": 1}
+    write_jsonl(path / "hellaswag_val.jsonl", [item])
     return path
+
+
+def write_smollm(folder: Path) -> None:
+    """Put a model with the switches and the tokenizer of SmolLM2 into a folder, small enough to train."""
+    folder.mkdir(parents=True)
+    special = {"<|endoftext|>": 256, "<|im_start|>": 257, "<|im_end|>": 258}
+    tokenizer = BPETokenizer([], "smollm", special)
+    sizes = {"vocab_size": 259, "max_seq_len": 512, "hidden_dim": 16, "num_layers": 1, "num_heads": 2}
+    config = ModelConfig(**sizes, num_kv_heads=1, tie_embeddings=True)
+    views = named_views(initial_weights(config, 0), parameter_shapes(config))
+    write_model_files(folder, config, views, "bfloat16", tokenizer, (258,))
+    (folder / "nanoeuler_tokenizer.json").unlink()
+    template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A stand-in for the hub, with the data sets that the documents name."""
+    """A stand-in for the hub, with the data sets and models that the documents name."""
     hub = Hub(tmp_path_factory.mktemp("hub"), tmp_path_factory.mktemp("hub_home"))
     write_fineweb_edu(hub.folder)
     stories = hub.folder / "roneneldan" / "TinyStories"
@@ -81,6 +104,8 @@ def hub(tmp_path_factory):
         {"text": f"Once there was a red ball number {i}. It rolled and rolled until night came."} for i in range(60)
     ]
     (stories / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for name in ("SmolLM2-135M", "SmolLM2-135M-Instruct"):
+        write_smollm(hub.folder / "HuggingFaceTB" / name)
     yield hub
     hub.close()
 
