@@ -224,7 +224,7 @@ _OPS = SimpleNamespace(
     from_numpy=nanoeuler.gpu.from_numpy,
     **{
         name: _by_numpy(getattr(nanoeuler.cpu, name))
-        for name in ("attention_forward", "layernorm_forward", "rmsnorm_forward")
+        for name in ("attention_forward", "head_rmsnorm_forward", "layernorm_forward", "rmsnorm_forward")
     },
 )
 
