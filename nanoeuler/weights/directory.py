@@ -141,7 +141,7 @@ def refuse_pickles(folder: Path, source: str | None = None) -> None:
 
 def pickle_message(source: str, file: str) -> str:
     """Return why a pickle is not read, and the command that makes a folder of safetensors of it."""
-    target = re.sub(r"[^\w.-]+", "-", Path(source).name) + "-safetensors"
+    target = re.sub(r"[^\w.-]+", "-", Path(source).name or "model") + "-safetensors"
     return (
         f"{source}: its weights are in {file}, a pickle, which can run any code when it is read: nanoeuler reads "
         "safetensors alone. If you trust where it is from, convert it where PyTorch and transformers are installed:\n"

@@ -36,6 +36,8 @@ def read_header(path: Path) -> dict[str, Tensor]:
         UserError: there is no such file, it cannot be read, it is another kind of file, cut off or damaged, or a
             tensor's dtype is none of weights.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise UserError(f"{path}: cannot be read: it is not a file")
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
