@@ -6,6 +6,7 @@ through :func:`doubled`.
 """
 
 import functools
+import importlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping
@@ -32,6 +33,10 @@ transformers = pytest.importorskip(
     "transformers", "5.0", reason="the oracle of these tests is transformers 5 (it comes with the extra 'oracles')"
 )
 transformers.logging.set_verbosity_error()
+# Here, and not when they are first used: what is imported under :func:`doubled` would keep float64 for float32.
+importlib.import_module("safetensors.torch")
+LOADED = [getattr(transformers, name) for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "MistralForCausalLM",
+                                                   "Qwen2ForCausalLM", "Qwen3ForCausalLM")]  # fmt: skip
 
 POSITIONS = 48  # the longest sequence that these models take
 
