@@ -108,9 +108,8 @@ class ModelConfig(Section):
         if heads % kv_heads:
             raise ValueError(f"num_heads {heads} is not a multiple of num_kv_heads {kv_heads}")
         if self.position == "rope" and self.head_dim % 2:
-            raise ValueError(
-                f"RoPE turns pairs of channels, so the head size hidden_dim / num_heads = {self.head_dim} must be even"
-            )
+            size = "hidden_dim / num_heads" if self.attention_head_dim is None else "attention_head_dim"
+            raise ValueError(f"RoPE turns pairs of channels, so the head size {size} = {self.head_dim} must be even")
         if self.rope_factor > 1 and self.rope_low_freq_factor >= self.rope_high_freq_factor:
             raise ValueError(
                 f"rope_low_freq_factor {self.rope_low_freq_factor:g} must be below rope_high_freq_factor "

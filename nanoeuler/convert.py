@@ -18,7 +18,7 @@ from nanoeuler.files import folder_written_whole, written_whole
 from nanoeuler.parameters import flat_size, named_views, parameter_count, parameter_shapes
 from nanoeuler.plan import OVERHEAD_BYTES, available_on
 from nanoeuler.tokenizer import Tokenizer
-from nanoeuler.tokenizer.sentencepiece import LLAMA2C_FILE, Llama2cTokenizer
+from nanoeuler.tokenizer.sentencepiece import LLAMA2C_FILE, llama2c_file
 from nanoeuler.weights import ModelFiles, open_model
 from nanoeuler.weights.directory import write_model_files
 from nanoeuler.weights.llama2c import check_llama2c, write_llama2c
@@ -162,14 +162,15 @@ def tokenizer_beside(target: Path, form: str, tokenizer: Tokenizer | None, force
     Raises:
         UserError: another tokenizer is there, and ``force`` is not given.
     """
-    if form != LLAMA2C or not isinstance(tokenizer, Llama2cTokenizer):
+    data = None if form != LLAMA2C or tokenizer is None else llama2c_file(tokenizer)
+    if data is None:
         return {}
     path = target.with_name(LLAMA2C_FILE)
     if path == target:
         raise UserError(f"{target}: llama2.c has its tokenizer under this name; give another one, such as model.bin")
-    if path.exists() and not force and path.read_bytes() != tokenizer.data:
+    if path.exists() and not force and path.read_bytes() != data:
         raise UserError(f"{path}: another tokenizer is there already; --force replaces it, or give another folder")
-    return {path: tokenizer.data}
+    return {path: data}
 
 
 def check_memory(config: ModelConfig, form: str, dtype: str, available: int | None) -> None:

@@ -265,6 +265,8 @@ def test_none_leaves_open_what_may_be_left_open() -> None:
         ({"model": {"num_heads": 4, "num_kv_heads": 3}}, ["num_heads 4 is not a multiple of num_kv_heads 3"]),
         ({"model": {"num_kv_heads": 8}}, ["num_heads 4 is not a multiple of num_kv_heads 8"]),
         ({"model": {"hidden_dim": 12}}, ["RoPE", "head size hidden_dim / num_heads = 3 must be even"]),
+        ({"model": {"attention_head_dim": 3}}, ["RoPE", "head size attention_head_dim = 3 must be even"]),
+        ({"model": {"rope_factor": 8, "rope_low_freq_factor": 4}}, ["rope_low_freq_factor 4 must be below"]),
         ({"model": 3}, ["model", "not 3"]),
     ],
 )

@@ -45,6 +45,7 @@ class Vocabulary:
     merge: Callable[[int, int], tuple[float, int] | None]
     space: str = SPACE
     leading: LeadingSpace = LeadingSpace()
+    scores: Mapping[int, float] | None = None  # of the tokens, where pairs merge by them
 
 
 class CharacterBPE(Tokenizer):
@@ -60,7 +61,7 @@ class CharacterBPE(Tokenizer):
     kind = "sentencepiece"
 
     def __init__(self, vocabulary: Vocabulary, identity: bytes) -> None:
-        self._vocabulary, self._merged_pair = vocabulary, vocabulary.merge
+        self.vocabulary, self._merged_pair = vocabulary, vocabulary.merge
         self.special = dict(vocabulary.special)
         self.fingerprint = fingerprint(self.kind, identity)
         self._bytes_of = {i: piece.replace(vocabulary.space, " ").encode() for piece, i in vocabulary.pieces.items()}
@@ -81,16 +82,16 @@ class CharacterBPE(Tokenizer):
         Raises:
             UserError: the text is not valid Unicode.
         """
-        return self._encode(text, self._vocabulary.leading.before != "never")
+        return self._encode(text, self.vocabulary.leading.before != "never")
 
     def _encode_after_special(self, text: str) -> np.ndarray:
-        return self._encode(text, self._vocabulary.leading.before == "always")
+        return self._encode(text, self.vocabulary.leading.before == "always")
 
     def _encode(self, text: str, leading: bool) -> np.ndarray:
         utf8(text)  # for its error
-        space = self._vocabulary.space
+        space = self.vocabulary.space
         text = text.replace(" ", space)
-        if leading and text and not (self._vocabulary.leading.unless_there and text.startswith(space)):
+        if leading and text and not (self.vocabulary.leading.unless_there and text.startswith(space)):
             text = space + text
         ids = [i for word in self._words.findall(text) for i in self._encode_word(word)]
         return np.array(ids, np.int32)
@@ -107,8 +108,8 @@ class CharacterBPE(Tokenizer):
         """Return one id for each character, or one for each of its bytes where it is no token."""
         ids: list[int] = []
         for character in text:
-            known = self._vocabulary.pieces.get(character)
-            ids += [self._vocabulary.bytes[byte] for byte in character.encode()] if known is None else [known]
+            known = self.vocabulary.pieces.get(character)
+            ids += [self.vocabulary.bytes[byte] for byte in character.encode()] if known is None else [known]
         return ids
 
     def _merge(self, ids: list[int]) -> list[int]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
-from nanoeuler.tokenizer.character_bpe import CharacterBPE, Vocabulary, by_score
+from nanoeuler.tokenizer.base import Tokenizer
+from nanoeuler.tokenizer.character_bpe import CharacterBPE, LeadingSpace, Vocabulary, by_score
 from nanoeuler.tokenizer.files import read_bytes
 
 LLAMA2C_FILE = "tokenizer.bin"
@@ -47,6 +48,7 @@ class Llama2cTokenizer(CharacterBPE):
             special={"<s>": BOS, "</s>": EOS},
             merge=by_score(id_of, dict(enumerate(scores))),
             space=" ",
+            scores=dict(enumerate(scores)),
         )
         super().__init__(vocabulary, data)
         self.bos, self.eos, self.end_of_text, self.prefix = BOS, EOS, BOS, (BOS,)
@@ -68,6 +70,29 @@ def read_llama2c(path: Path) -> Llama2cTokenizer:
         return Llama2cTokenizer(read_bytes(path))
     except ValueError as error:
         raise UserError(f"{path}: not a tokenizer of llama2.c, or a damaged one: {error}") from None
+
+
+def llama2c_file(tokenizer: Tokenizer) -> bytes | None:
+    """Return a tokenizer as the content of a ``tokenizer.bin``; None where there is no place in one for it.
+
+    Llama 2's ids are the format's: unknown, BOS, EOS, the bytes, then pieces with scores.
+    """
+    if isinstance(tokenizer, Llama2cTokenizer):
+        return tokenizer.data
+    if not isinstance(tokenizer, CharacterBPE) or (scores := tokenizer.vocabulary.scores) is None:
+        return None
+    vocabulary, size = tokenizer.vocabulary, tokenizer.vocab_size
+    pieces = {i: piece.replace(vocabulary.space, " ").encode() for piece, i in vocabulary.pieces.items()}
+    in_place = list(vocabulary.bytes) == list(range(FIRST_BYTE, FIRST_PIECE)) and (tokenizer.bos, tokenizer.eos) == (
+        1,
+        2,
+    )
+    if not in_place or pieces.keys() != set(range(FIRST_PIECE, size)) or vocabulary.leading != LeadingSpace("always"):
+        return None
+    first = [b"<unk>", b"\n<s>\n", b"\n</s>\n", *(b"<0x%02X>" % byte for byte in range(256))]
+    tokens = first + [pieces[i] for i in range(FIRST_PIECE, size)]
+    entries = (struct.pack("<fi", scores[i], len(token)) + token for i, token in enumerate(tokens))
+    return struct.pack("<i", max(map(len, tokens))) + b"".join(entries)
 
 
 def _parse(data: bytes) -> tuple[list[bytes], list[float]]:

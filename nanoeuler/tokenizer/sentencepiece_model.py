@@ -82,6 +82,7 @@ def _vocabulary(texts: list[str], types: list[int], scores: dict[int, float], le
         special=special,
         merge=by_score(pieces, scores),
         leading=LeadingSpace("always" if leading else "never"),
+        scores=scores,
     )
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tokenizer.texts import AWKWARD, TEXT
 
 from nanoeuler.errors import UserError
-from nanoeuler.tokenizer import Llama2cTokenizer, load_tokenizer
+from nanoeuler.tokenizer import ByteTokenizer, Llama2cTokenizer, load_tokenizer
+from nanoeuler.tokenizer.sentencepiece import llama2c_file
 from nanoeuler.tokenizer.sentencepiece_model import read_sentencepiece
 
 STORIES = Path(os.environ.get("NANOEULER_DATA", ".")).parent / "models" / "stories260K"
@@ -143,3 +144,21 @@ def test_any_truncation_and_flipped_bit(tmp_path: Path) -> None:
                 read_sentencepiece(write(path, data)).encode("the é")
             except UserError as error:
                 assert str(path) in str(error)  # noqa: PT017 (either is right)
+
+
+@needs_stories
+def test_it_becomes_the_tokenizer_of_llama2c() -> None:
+    assert llama2c_file(load_tokenizer(STORIES / "hf")) == (STORIES / "tok512.bin").read_bytes()
+
+
+def test_as_a_file_of_llama2c(tmp_path: Path) -> None:
+    write(tmp_path / "tokenizer.model", model())
+    ours = load_tokenizer(tmp_path)
+    data = llama2c_file(ours)
+    assert data is not None
+    again = Llama2cTokenizer(data)
+    assert llama2c_file(again) == data
+    for text in ("the", " he  the", "é\n"):
+        assert again.encode(text).tolist() == ours.encode(text).tolist()
+    assert llama2c_file(load_tokenizer(write(tmp_path / "tokenizer.model", model(normalizer=field(3, 0))))) is None
+    assert llama2c_file(ByteTokenizer()) is None
