@@ -254,7 +254,7 @@ def test_only_a_model_for_generation_has_a_cache_and_it_is_as_large_as_was_plann
     weights, inputs = weights_of(EULER), batch_of(EULER)[0]
     for purpose in ("training", "evaluation"):
         assert not hasattr(Transformer(EULER, ops, weights, 2, 5, purpose), "cache")
-    model = Transformer(EULER, ops, weights, 3, 5, "generation")
+    model = Transformer(EULER, ops, weights, 3, 9, "generation")
     assert model.cache.arrays.shape == (2, 2, 3, 9, 2, 4)  # layers, keys and values, sequences, tokens, K, D
     assert model.cache.arrays.dtype == model.dtype == np.float64
     assert (model.cache.length, model.cache.capacity) == (0, 9)

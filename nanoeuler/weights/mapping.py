@@ -9,7 +9,7 @@ with writing, and nothing is copied that need not be.
   are transposed.
 - Any other mixture of switches has no class in ``transformers``: ``model_type`` "nanoeuler", our own names.
 
-Further prediction heads keep our names; ``transformers`` leaves such tensors aside.
+Further prediction heads keep our names; they lie in a file of their own, which others leave aside.
 """
 
 import re
