@@ -386,7 +386,7 @@ KILLS = [
     ("nanoeuler.step.TrainingStep._update", 24, "after", None),
     ("nanoeuler.metrics.MetricsLog.step", 30, "after", None),
     ("nanoeuler.trainer.Trainer._sample", 1, "after", None),
-    ("nanoeuler.checkpoint._write_tensors", 8, "after", None),
+    ("nanoeuler.checkpoint.write_tensors", 4, "after", None),
     ("nanoeuler.checkpoint._put_in_place", 3, "before", None),
     ("nanoeuler.checkpoint._put_in_place", 3, "after", None),
     ("nanoeuler.checkpoint._remove", 6, "before", None),
