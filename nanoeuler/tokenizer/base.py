@@ -31,6 +31,7 @@ class Tokenizer(ABC):
     bos: int | None = None
     eos: int | None = None
     chat_template: str | None = None  # Jinja
+    token_names: Mapping[str, str] = {}  # what templates call tokens (bos_token, pad_token …), and their texts
     #: Files of others, the first of which it was read from: save writes them again, byte for byte.
     files: Mapping[str, bytes] = {}
 

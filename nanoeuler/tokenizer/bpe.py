@@ -24,6 +24,8 @@ from nanoeuler.tokenizer.patterns import PATTERNS, resolve, split
 END_OF_TEXT = "<|endoftext|>"
 #: More than anybody's: we keep arrays of this length, and files that are damaged may have any ids.
 MOST_IDS = 1 << 24
+#: What is not of the vocabulary, and told afterwards.
+BESIDE = {"bos", "eos", "prefix", "end_of_text", "chat_template", "token_names", "files"}
 #: SHA-256 of GPT-2's vocabulary as a rank file. Tokenizers with these ids are known by a fingerprint of their own.
 GPT2_SHA256 = "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930"
 
@@ -102,8 +104,9 @@ class BPETokenizer(Tokenizer):
         self.fingerprint = self._fingerprint()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to other processes as lists: tiktoken's object cannot."""
-        return _again, (self.tokens, self.pattern, self.special, self.ids.tolist(), self.nfc)
+        """Go to other processes as lists, tiktoken's object cannot; and with what files beside it have said."""
+        beside = {key: value for key, value in vars(self).items() if key in BESIDE}
+        return _again, (self.tokens, self.pattern, self.special, self.ids.tolist(), self.nfc), beside
 
     def normalised(self) -> "BPETokenizer":
         """Return a tokenizer of the same vocabulary that brings text into Unicode's normal form C first."""

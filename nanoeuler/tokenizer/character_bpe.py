@@ -9,6 +9,7 @@ import heapq
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -153,21 +154,22 @@ class CharacterBPE(Tokenizer):
 
 def by_score(pieces: Mapping[str, int], scores: Mapping[int, float]) -> Callable[[int, int], tuple[float, int] | None]:
     """Return how neighbours merge where tokens have scores: the token with the highest first."""
-    text_of = {i: piece for piece, i in pieces.items()}
+    return partial(_merge_by_score, pieces, scores, {i: piece for piece, i in pieces.items()})
 
-    def merge(a: int, b: int) -> tuple[float, int] | None:
-        if a not in text_of or b not in text_of:
-            return None
-        made = pieces.get(text_of[a] + text_of[b])
-        return None if made is None else (-scores[made], made)
 
-    return merge
+def _merge_by_score(
+    pieces: Mapping[str, int], scores: Mapping[int, float], text_of: Mapping[int, str], a: int, b: int
+) -> tuple[float, int] | None:
+    if a not in text_of or b not in text_of:
+        return None
+    made = pieces.get(text_of[a] + text_of[b])
+    return None if made is None else (-scores[made], made)
 
 
 def by_rank(pairs: Mapping[tuple[int, int], tuple[float, int]]) -> Callable[[int, int], tuple[float, int] | None]:
     """Return how neighbours merge where pairs stand in a list: the first of them first."""
+    return partial(_merge_by_rank, pairs)
 
-    def merge(a: int, b: int) -> tuple[float, int] | None:
-        return pairs.get((a, b))
 
-    return merge
+def _merge_by_rank(pairs: Mapping[tuple[int, int], tuple[float, int]], a: int, b: int) -> tuple[float, int] | None:
+    return pairs.get((a, b))

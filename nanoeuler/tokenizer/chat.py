@@ -20,6 +20,8 @@ from nanoeuler.tokenizer.base import Tokenizer
 Message = Mapping[str, Any]
 #: Characters that a template may write: more than any chat has, and less than a machine.
 MOST_CHARACTERS = 10_000_000
+#: Bits of a whole number that a power may have.
+MOST_BITS = 10_000
 #: A tag of transformers' own around what the model says, for training on that alone. Nothing comes of it in the text.
 GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(\s*[-+]?%\})")
 
@@ -46,18 +48,24 @@ def render_chat(tokenizer: Tokenizer, messages: Sequence[Message], add_generatio
     )
     environment.filters["tojson"] = _tojson
     environment.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    ids = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
-    tokens = {name: next((token for token, i in tokenizer.special.items() if i == ids[name]), "") for name in ids}
+    environment.intercepted_binops = frozenset({"*", "**"})  # what makes much of little
+    environment.binop_table |= {"*": _times, "**": _power}
     try:
         template = environment.from_string(GENERATION.sub(_transparent, tokenizer.chat_template))
         pieces, size = [], 0
         for piece in template.generate(
-            messages=list(messages), tools=None, documents=None, add_generation_prompt=add_generation_prompt, **tokens
+            messages=list(messages),
+            tools=None,
+            documents=None,
+            add_generation_prompt=add_generation_prompt,
+            **_tokens(tokenizer),
         ):
             pieces.append(piece)
             size += len(piece)
             if size > MOST_CHARACTERS:
                 raise UserError(f"the chat template writes more than {MOST_CHARACTERS:,} characters")
+    except MemoryError:
+        raise UserError("the chat template takes more memory than there is") from None
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
         raise UserError(f"the chat template cannot be used on these messages: {error}") from None
     return "".join(pieces)
@@ -70,6 +78,27 @@ def encode_chat(tokenizer: Tokenizer, messages: Sequence[Message], add_generatio
         UserError: as :func:`render_chat`.
     """
     return tokenizer.encode(render_chat(tokenizer, messages, add_generation_prompt), allowed_special="all")
+
+
+def _tokens(tokenizer: Tokenizer) -> dict[str, str]:
+    """Return the special tokens by the names that templates have for them; what a tokenizer lacks is undefined."""
+    text_of = {i: token for token, i in tokenizer.special.items()}
+    ids = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
+    return {name: text_of[i] for name, i in ids.items() if i is not None} | dict(tokenizer.token_names)
+
+
+def _times(a: Any, b: Any) -> Any:
+    """Return a product, unless a text or a list becomes too long by it."""
+    for items, count in ((a, b), (b, a)):
+        if hasattr(items, "__len__") and isinstance(count, int) and len(items) * count > MOST_CHARACTERS:
+            raise ValueError(f"it repeats something to more than {MOST_CHARACTERS:,} items")
+    return a * b
+
+
+def _power(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int) and abs(b) * a.bit_length() > MOST_BITS:
+        raise ValueError(f"a power has more than {MOST_BITS:,} bits")
+    return a**b
 
 
 def _transparent(tag: "re.Match[str]") -> str:

@@ -21,23 +21,26 @@ KEPT = (
     *("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"),
 )
 #: SentencePiece's own, where nothing beside says other ones.
-SENTENCEPIECE = {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True}
+SENTENCEPIECE = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": True}
 END_OF_TEXT = "<|endoftext|>"
 
 
-def adopt(tokenizer: Tokenizer, path: Path) -> None:
-    """Tell a tokenizer that was read from ``path`` what the files beside it say.
+def adopt(tokenizer: Tokenizer, path: Path, name: str) -> None:
+    """Tell a tokenizer that was read from ``path`` what the files beside it say, and keep them, its own as ``name``.
 
     Raises:
         UserError: one of them is damaged, or names a token that the vocabulary does not have.
     """
     folder = path.parent
-    config = _config(folder, SENTENCEPIECE if path.suffix == ".model" else {})
-    tokenizer.files = {
-        name: read_bytes(folder / name) for name in dict.fromkeys([path.name, *KEPT]) if (folder / name).is_file()
+    config = _config(folder, SENTENCEPIECE if name == "tokenizer.model" else {})
+    tokenizer.files = {name: read_bytes(path)} | {
+        other: read_bytes(folder / other) for other in KEPT if other != name and (folder / other).is_file()
     }
-    tokenizer.bos, tokenizer.eos = (_id(tokenizer, folder, config.get(key)) for key in ("bos_token", "eos_token"))
-    tokenizer.prefix = _prefix(tokenizer, path, config)
+    tokenizer.token_names = _token_names(folder, config)
+    tokenizer.bos, tokenizer.eos = (
+        tokenizer.special.get(tokenizer.token_names.get(key, "")) for key in ("bos_token", "eos_token")
+    )
+    tokenizer.prefix = _prefix(tokenizer, path, name, config)
     tokenizer.chat_template = _template(folder, config)
     between = tokenizer.prefix[:1] or [i for i in (tokenizer.eos, tokenizer.special.get(END_OF_TEXT)) if i is not None]
     tokenizer.end_of_text = between[0] if between else None
@@ -51,21 +54,29 @@ def _config(folder: Path, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _id(tokenizer: Tokenizer, folder: Path, token: Any) -> int | None:
-    """Return the id of a token that a configuration names, as text or as an object with its content."""
-    text = token.get("content") if isinstance(token, dict) else token
-    if text is None:
-        return None
-    if not isinstance(text, str):
-        raise UserError(f"{folder / CONFIG_FILE}: damaged: a special token is {token!r}")
-    return tokenizer.special.get(text)
+def _token_names(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a configuration calls its tokens, such as ``eos_token``: each a text, or an object with it.
+
+    Raises:
+        UserError: BOS or EOS is neither.
+    """
+    extra = config.get("extra_special_tokens")
+    named = {key: token for key, token in config.items() if key.endswith("_token")}
+    names = {}
+    for key, token in (named | (extra if isinstance(extra, dict) else {})).items():
+        text = token.get("content") if isinstance(token, dict) else token
+        if isinstance(text, str):
+            names[key] = text
+        elif key in ("bos_token", "eos_token"):
+            raise UserError(f"{folder / CONFIG_FILE}: damaged: a special token is {token!r}")
+    return names
 
 
-def _prefix(tokenizer: Tokenizer, path: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
+def _prefix(tokenizer: Tokenizer, path: Path, name: str, config: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the ids that texts begin with: as the configuration says it, or else the post-processor."""
     if isinstance(config.get("add_bos_token"), bool):
         return (tokenizer.bos,) if config["add_bos_token"] and tokenizer.bos is not None else ()
-    if path.name != "tokenizer.json":
+    if name != "tokenizer.json":
         return ()
     post = read_json(path).get("post_processor") or {}
     try:
@@ -87,8 +98,8 @@ def _template(folder: Path, config: Mapping[str, Any]) -> str | None:
         return decode_utf8(read_bytes(folder / TEMPLATE_FILE), str(folder / TEMPLATE_FILE))
     template = config.get("chat_template")
     if isinstance(template, list):
-        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
-        template = named.get("default")
+        named = [each for each in template if isinstance(each, dict) and each.get("name") == "default"]
+        template = named[-1].get("template") if named else None
     if template is not None and not isinstance(template, str):
         raise UserError(f"{folder / CONFIG_FILE}: damaged: chat_template is {type(template).__name__}, and not a text")
     return template

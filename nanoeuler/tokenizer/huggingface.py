@@ -53,18 +53,21 @@ def read_huggingface(path: Path) -> Tokenizer:
     """
     record = read_json(path)
     model = record.get("model")
+    try:
+        special = _special_of(path, record.get("added_tokens") or [])
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{path}: not all that a tokenizer.json has is in it, or it is damaged") from None
     if isinstance(model, dict) and model.get("byte_fallback"):
-        return read_characters(path, record)
-    return _read_bytes(path, record)
+        return read_characters(path, record, special)
+    return _read_bytes(path, record, special)
 
 
-def _read_bytes(path: Path, record: dict[str, Any]) -> BPETokenizer:
+def _read_bytes(path: Path, record: dict[str, Any], special: dict[str, int]) -> BPETokenizer:
     try:
         model = record["model"]
         normalizer = record.get("normalizer") or {}
         _check_kind(path, model, normalizer)
         pattern = _pattern_of(path, record.get("pre_tokenizer") or {})
-        special = _special_of(path, record.get("added_tokens") or [])
         vocab, merges = dict(model["vocab"]), model["merges"]
         if not isinstance(merges, list) or not all(isinstance(token, str) for token in special):
             raise TypeError

@@ -14,7 +14,7 @@ REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
 PREPEND = {"type": "Prepend", "prepend": SPACE}
 
 
-def read_characters(path: Path, record: dict[str, Any]) -> CharacterBPE:
+def read_characters(path: Path, record: dict[str, Any], special: dict[str, int]) -> CharacterBPE:
     """Return the tokenizer that a ``tokenizer.json`` with ``byte_fallback`` describes.
 
     Raises:
@@ -25,20 +25,33 @@ def read_characters(path: Path, record: dict[str, Any]) -> CharacterBPE:
         for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
             if model.get(key):
                 raise UserError(f"{path}: {key} is {model[key]!r}; nanoeuler's BPE of characters has none")
-        vocab, added = dict(model["vocab"]), record.get("added_tokens") or []
-        special = {str(token["content"]): int(token["id"]) for token in added}
+        vocab = dict(model["vocab"])
         leading = _leading(path, record.get("normalizer") or {}, record.get("pre_tokenizer") or {})
         names = [f"<0x{byte:02X}>" for byte in range(256)]
         if missing := [name for name in names if name not in vocab]:
             raise UserError(f"{path}: byte_fallback without the token {missing[0]!r}")
         if not all(type(i) is int and 0 <= i < 1 << 24 for i in [*vocab.values(), *special.values()]):
             raise ValueError
+        if not all(vocab.keys() | special.keys()):
+            raise ValueError  # an empty token
+        "".join([*vocab, *special]).encode()  # for its error, a ValueError: half a surrogate pair
+        _check_ids(path, vocab, special)
         pieces = {piece: i for piece, i in vocab.items() if piece not in special and piece not in names}
         merges = _merges(path, model["merges"], vocab)
     except (KeyError, TypeError, AttributeError, ValueError):
         raise UserError(f"{path}: not all that a tokenizer.json has is in it, or it is damaged") from None
     vocabulary = Vocabulary(pieces, [vocab[name] for name in names], special, by_rank(merges), SPACE, leading)
     return CharacterBPE(vocabulary, repr((sorted(vocab.items()), list(merges), special, leading)).encode())
+
+
+def _check_ids(path: Path, vocab: dict[str, int], special: dict[str, int]) -> None:
+    """Check that every token has one id, and every id one token."""
+    for token, i in special.items():
+        if vocab.get(token, i) != i:
+            raise UserError(f"{path}: the special token {token!r} has another id in the vocabulary than {i}")
+    ids = (vocab | special).values()
+    if len(set(ids)) < len(ids):
+        raise UserError(f"{path}: the vocabulary has two tokens with one id")
 
 
 def _leading(path: Path, normalizer: dict[str, Any], pre_tokenizer: dict[str, Any]) -> LeadingSpace:

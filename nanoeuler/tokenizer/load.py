@@ -20,6 +20,10 @@ from nanoeuler.tokenizer.sentencepiece_model import MODEL_FILE, read_sentencepie
 from nanoeuler.tokenizer.vocab_merges import NAMES, read_vocab_merges
 
 KINDS = ["char", "byte", "gpt2"]
+#: Of two files that belong together, either name to the one with the vocabulary.
+VOCABS = {name: vocab for vocab, merges in NAMES.items() for name in (vocab, merges)}
+#: Names of which it is said what is wrong with the file when it is missing.
+OTHERS = {TOKENIZER_FILE, MODEL_FILE, *VOCABS}
 #: What a folder may have, and what a file may be, the first that is there.
 FILES = (
     f"{FILE}, {TOKENIZER_FILE}, {', '.join(f'{a} + {b}' for a, b in NAMES.items())}, *.tiktoken, {MODEL_FILE} or "
@@ -80,34 +84,33 @@ def _read_file(path: Path) -> Tokenizer:
     }
     if path.name in readers:
         return readers[path.name](path)
-    if (tokenizer := _read_others(path)) is not None:
-        return tokenizer
     if path.match(RANK_FILES):
         return _read_ranks(path)
-    if not _exists(path):
+    if path.name not in OTHERS and not _exists(path):
         raise UserError(f"{path}: no saved tokenizer here: there is no such file or folder")
-    if path.suffix == ".json":
-        return read_huggingface(path)
-    if path.suffix == ".model":
-        return read_sentencepiece(path)
+    if (tokenizer := _read_others(path)) is not None:
+        return tokenizer
     if path.suffix == ".bin":
         return read_llama2c(path)
     raise UserError(f"{path}: no saved tokenizer here; a tokenizer's file is one of {FILES}")
 
 
 def _read_others(path: Path) -> Tokenizer | None:
-    """Return the tokenizer of a file that others have beside their models, by its name, with what is beside it."""
-    vocabs = {name: vocab for vocab, merges in NAMES.items() for name in (vocab, merges)}
-    if path.name == TOKENIZER_FILE:
-        tokenizer: Tokenizer = read_huggingface(path)
-    elif path.name == MODEL_FILE:
-        tokenizer = read_sentencepiece(path)
-    elif path.name in vocabs:
-        path = path.with_name(vocabs[path.name])
-        tokenizer = read_vocab_merges(path, path.with_name(NAMES[path.name]))
+    """Return the tokenizer of a file that others have beside their models, with what is beside it.
+
+    A file of another name is known by its ending, and kept under the name by which a folder of it is read again.
+    """
+    tokenizer: Tokenizer
+    if path.name in VOCABS:
+        path = path.with_name(VOCABS[path.name])
+        name, tokenizer = path.name, read_vocab_merges(path, path.with_name(NAMES[path.name]))
+    elif path.suffix == ".json":
+        name, tokenizer = TOKENIZER_FILE, read_huggingface(path)
+    elif path.suffix == ".model":
+        name, tokenizer = MODEL_FILE, read_sentencepiece(path)
     else:
         return None
-    adopt(tokenizer, path)
+    adopt(tokenizer, path, name)
     return tokenizer
 
 

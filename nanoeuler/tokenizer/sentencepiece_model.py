@@ -64,6 +64,8 @@ def _check(trainer: Fields, normalizer: Fields) -> None:
 
 def _vocabulary(texts: list[str], types: list[int], scores: dict[int, float], leading: bool) -> Vocabulary:
     """Return the tokens, of which those that are neither text nor bytes are special."""
+    if not all(texts) or any(score != score for score in scores.values()):
+        raise ValueError  # an empty piece, or a score that is not a number
     pieces, special = {}, {}
     for i, (text, kind) in enumerate(zip(texts, types, strict=True)):
         if kind == NORMAL and text not in pieces:

@@ -86,7 +86,8 @@ def describe(tokenizer: Tokenizer) -> list[str]:
 
 
 def _named(tokenizer: Tokenizer, i: int | None) -> str:
-    return "none" if i is None else f"{tokenizer.decode([i])!r} {i}"
+    """Return a special token by its text, which decoding may leave out, and its id."""
+    return "none" if i is None else f"{next(token for token, other in tokenizer.special.items() if other == i)!r} {i}"
 
 
 def _special_tokens(tokenizer: Tokenizer) -> str:

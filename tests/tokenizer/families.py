@@ -22,7 +22,8 @@ def byte_level(folder: Path, record: dict[str, Any], specials: list[tuple[str, b
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator([TEXT, *AWKWARD], trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet))
-    made = json.loads(tokenizer.to_str()) | record
+    decoder = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    made = json.loads(tokenizer.to_str()) | {"decoder": decoder} | record
     first = len(made["model"]["vocab"])
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     made["added_tokens"] = [
@@ -63,12 +64,24 @@ def llama3(folder: Path) -> Path:
     config = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
     byte_level(folder, {"pre_tokenizer": split_then_bytes(PATTERNS["llama3"])}, specials, config)
     record = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    as_of_ranks(record, ["Ġquickly", "zqzq"])
     bos = record["added_tokens"][0]["id"]
     bytes_ = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
     record["post_processor"] = {"type": "Sequence", "processors": [bytes_, template("<|begin_of_text|>", bos)]}
     write(folder, record, config)
     Tokenizer.from_file(str(folder / "tokenizer.json"))
     return folder
+
+
+def as_of_ranks(record: dict[str, Any], unreachable: list[str]) -> None:
+    """Make a vocabulary one that was converted from ranks: every split of a token merges, and some tokens by none."""
+    model, vocab = record["model"], record["model"]["vocab"]
+    vocab |= {token: len(vocab) + i for i, token in enumerate(unreachable)}
+    for i, token in enumerate(record["added_tokens"]):
+        token["id"] = len(vocab) + i  # the library gives them these whatever the file says
+    splits = [(token[:i], token[i:]) for token in sorted(vocab, key=vocab.get) for i in range(1, len(token))]
+    model["merges"] = [[a, b] for a, b in splits if a in vocab and b in vocab and a + b not in unreachable]
+    model["ignore_merges"] = True
 
 
 def qwen(folder: Path) -> Path:
@@ -85,7 +98,36 @@ def smollm(folder: Path) -> Path:
     specials = [("<|endoftext|>", True), ("<|im_start|>", True), ("<|im_end|>", True)]
     bos, eos = ({"__type": "AddedToken", "content": token} for token in ("<|im_start|>", "<|im_end|>"))
     config = {"bos_token": bos, "eos_token": eos, "chat_template": CHATML}
-    return byte_level(folder, record, specials, config)
+    byte_level(folder, record, specials, config)
+    made = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    specials_first(made)
+    return write(folder, made, config)
+
+
+def specials_first(record: dict[str, Any]) -> None:
+    """Give special tokens the first ids, and a place in the vocabulary, as SmolLM's and Mistral Nemo's have it."""
+    special, vocab = record["added_tokens"], record["model"]["vocab"]
+    for i, token in enumerate(special):
+        token["id"] = i
+    moved = {token: len(special) + i for token, i in vocab.items()}
+    record["model"]["vocab"] = {token["content"]: token["id"] for token in special} | moved
+
+
+#: mistralai/Mistral-Nemo-Base-2407, tokenizer.json
+NEMO = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def nemo(folder: Path) -> Path:
+    specials = [("<unk>", True), ("<s>", True), ("</s>", True), ("[INST]", True), ("[/INST]", True)]
+    config = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    byte_level(folder, {"pre_tokenizer": split_then_bytes(NEMO)}, specials, config)
+    record = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    specials_first(record)
+    return write(folder, record | {"post_processor": template("<s>", 1)}, config)
 
 
 def characters(folder: Path, normalizer: Any, pre_tokenizer: Any, config: dict[str, Any] | None = None) -> Path:
@@ -150,6 +192,7 @@ FAMILIES = {
     "llama3": llama3,
     "qwen": qwen,
     "smollm": smollm,
+    "nemo": nemo,
     "llama2": llama2,
     "mistral": lambda folder: metaspace(folder, "first"),
     "metaspace always": lambda folder: metaspace(folder, "always"),

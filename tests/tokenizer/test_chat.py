@@ -30,6 +30,7 @@ TEMPLATES = {
     "zephyr": "{% for m in messages %}\n{% if m['role'] == 'user' %}\n{{ '<|user|>\n' + m['content'] + eos_token }}\n"
     "{% else %}\n{{ '<|assistant|>\n' + m['content'] + eos_token }}\n{% endif %}\n"
     "{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}",
+    "names of tokens": "{{ unk_token }}|{{ pad_token }}|{{ bos_token is defined }}|{{ nothing_token }}|{{ eos_token }}",
     "loops, JSON and dates": "{% for m in messages %}{% if loop.index > 2 %}{% break %}{% endif %}{{ m | tojson }}"
     "{% set ns = namespace(n=0) %}{% generation %}{{ ns.n }}{%- endgeneration %}{% endfor %}"
     "{{ strftime_now('%Y') | length }}",
@@ -49,8 +50,6 @@ def test_equals_transformers(name: str, make: Any, add: bool, tmp_path: Path) ->
     transformers = pytest.importorskip("transformers", reason="the oracle of this test is transformers")
     ours = with_template(tmp_path, TEMPLATES[name], make)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    if ours.bos is None:
-        theirs.bos_token = ""  # which transformers would leave undefined, and print as nothing
     expected = theirs.apply_chat_template(TALK, tokenize=False, add_generation_prompt=add)
     assert render_chat(ours, TALK, add) == expected
     assert encode_chat(ours, TALK, add).tolist() == theirs(expected, add_special_tokens=False)["input_ids"]
@@ -78,6 +77,9 @@ def test_by_hand(tmp_path: Path) -> None:
         ("{% for i in range(10**9) %}x{% endfor %}", "cannot be used"),
         ("{% for i in range(9999) %}{{ 'x' * 9999 }}{% endfor %}", "more than 10,000,000 characters"),
         ("{% include '/etc/passwd' %}", "cannot be used"),
+        ("{{ 'x' * 10**10 }}", "repeats something to more than 10,000,000"),
+        ("{{ 10**10 * [0] }}", "repeats something to more than 10,000,000"),
+        ("{{ 10**(10**9) }}", "a power has more than 10,000 bits"),
     ],
 )
 def test_what_a_template_cannot_do(template: str, said: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from nanoeuler.tokenizer import load_tokenizer
 pytest.importorskip("tokenizers", reason="the oracle of these tests is tokenizers")
 from tokenizer.families import CHATML, FAMILIES, characters, qwen
 
+BYTE_LEVEL = ("llama3", "qwen", "smollm", "nemo")
 every_family = pytest.mark.parametrize("family", FAMILIES)
 
 
@@ -30,7 +31,10 @@ def theirs(folder: Path) -> Any:
 
 
 TEXTS = st.one_of(
-    st.text(), st.text("  \n\tthe▁quick0123٣'s.é́e東🚀"), st.sampled_from([TEXT, *AWKWARD, "a\u0301\u0327 Å ﬁ"])
+    st.text(),
+    st.sampled_from(["so quickly", "zqzq zqzqz"]),
+    st.text("  \n\tthe▁quick0123٣'s.é́e東🚀"),
+    st.sampled_from([TEXT, *AWKWARD, "a\u0301\u0327 Å ﬁ"]),
 )
 
 
@@ -42,7 +46,7 @@ def test_ids_are_those_of_their_library(family: str, folders: dict[str, Path], t
     ids = ours.encode(text, "all").tolist()
     assert ids == other.encode(text, add_special_tokens=False).ids
     if family != "qwen" and not any(token in text for token in ours.special):  # Qwen's changes text
-        assert ours.decode(ids if family in ("llama3", "smollm") else [ours.bos, *ids]) == undone(family, text)
+        assert ours.decode(ids if family in BYTE_LEVEL else [ours.bos, *ids]) == undone(family, text)
 
 
 def undone(family: str, text: str) -> str:
@@ -135,6 +139,46 @@ def test_fingerprints_differ_and_go_to_other_processes(folders: dict[str, Path])
     assert again.fingerprint == tokenizer.fingerprint
 
 
+@every_family
+def test_a_copy_for_another_process_is_the_same(family: str, folders: dict[str, Path]) -> None:
+    import pickle
+
+    tokenizer = load_tokenizer(folders[family])
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.encode("the quick").tolist() == tokenizer.encode("the quick").tolist()
+    for key in ("prefix", "bos", "eos", "end_of_text", "chat_template", "token_names", "files", "fingerprint"):
+        assert getattr(again, key) == getattr(tokenizer, key), key
+
+
+@every_family
+@settings(max_examples=60, deadline=None)
+@given(text=TEXTS)
+def test_text_of_ids_is_theirs(family: str, folders: dict[str, Path], text: str) -> None:
+    ours, other = cached(folders[family])
+    ids = ours.encode(text, "all").tolist()
+    expected = other.decode(ids, skip_special_tokens=False)
+    assert ours.decode(ids if family in BYTE_LEVEL else [ours.bos, *ids]) == expected
+
+
+@every_family
+def test_a_file_of_another_name(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(folders[family])
+    (tmp_path / "mine.json").write_bytes(tokenizer.files["tokenizer.json"])
+    named = load_tokenizer(tmp_path / "mine.json")
+    named.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").fingerprint == named.fingerprint == tokenizer.fingerprint
+    assert (tmp_path / "saved" / "tokenizer.json").read_bytes() == tokenizer.files["tokenizer.json"]
+
+
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
+def test_special_tokens_that_take_text_beside_them_are_refused(flag: str, tmp_path: Path) -> None:
+    from tokenizer.families import llama2
+
+    edited(llama2(tmp_path), "tokenizer.json", lambda record: record["added_tokens"][2].update({flag: True}))
+    with pytest.raises(UserError, match=f"takes text beside it .{flag}"):
+        load_tokenizer(tmp_path)
+
+
 def edited(folder: Path, name: str, change: Any) -> Path:
     record = json.loads((folder / name).read_text("utf-8"))
     change(record)
@@ -144,7 +188,7 @@ def edited(folder: Path, name: str, change: Any) -> Path:
 
 def test_the_template_in_a_file_of_its_own_wins(tmp_path: Path) -> None:
     assert load_tokenizer(qwen(tmp_path)).chat_template == CHATML
-    named = [{"name": "tools", "template": "a"}, {"name": "default", "template": "b"}]
+    named = [{"name": ["x"]}, {"name": "tools", "template": "a"}, {"name": "default", "template": "b"}]
     assert (
         load_tokenizer(edited(tmp_path, "tokenizer_config.json", lambda c: c.update(chat_template=named))).chat_template
         == "b"
@@ -171,6 +215,12 @@ def test_special_tokens_of_the_older_file(tmp_path: Path) -> None:
         ("tokenizer.json", lambda t: t["model"]["vocab"].update({"<0x7F>": "x"}), "not all that a tokenizer.json has"),
         ("tokenizer.json", lambda t: t["model"]["vocab"].update({"<0x7F>": 2**40}), "not all that a tokenizer.json"),
         ("tokenizer.json", lambda t: t["model"]["merges"].append(["t", "zzz"]), "needs the token 'zzz'"),
+        ("tokenizer_config.json", lambda c: c.update(chat_template=[{"name": "default", "template": 7}]), "is int"),
+        ("tokenizer.json", lambda t: t.update(added_tokens=[7]), "not all that a tokenizer.json has"),
+        ("tokenizer.json", lambda t: t["added_tokens"][1].update(id=7), "'<s>' has another id in the vocabulary"),
+        ("tokenizer.json", lambda t: t["model"]["vocab"].update(zz=300), "two tokens with one id"),
+        ("tokenizer.json", lambda t: t["model"]["vocab"].update({"\ud800": 900}), "not all that a tokenizer.json has"),
+        ("tokenizer.json", lambda t: t["model"]["vocab"].update({"": 900}), "not all that a tokenizer.json has"),
         ("tokenizer.json", lambda t: t["model"]["merges"].append(7), "not all that a tokenizer.json has"),
         ("tokenizer.json", lambda t: t["model"].update(dropout=0.1), "dropout is 0.1"),
         ("tokenizer.json", lambda t: t.update(normalizer={"type": "NFKC"}), "in another way than Llama 2's"),

@@ -126,6 +126,8 @@ def test_by_hand(tmp_path: Path) -> None:
         (model(without="<0x7F>"), "no token for byte 0x7F"),
         (model(extra=field(1, b"\x0a\x02\xff\xff")), "not a model of SentencePiece"),
         (model(extra=field(1, field(3, 1))), "not a model of SentencePiece"),
+        (model(extra=field(1, field(1, b""))), "not a model of SentencePiece"),
+        (model(extra=field(1, field(1, b"x") + field(2, float("nan")))), "not a model of SentencePiece"),
         (model(extra=field(1, 7)), "not a model of SentencePiece"),
     ],
 )  # fmt: skip
@@ -134,6 +136,14 @@ def test_damage_is_named(data: bytes, said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=said) as error:
         load_tokenizer(path)
     assert str(error.value).startswith(f"{path}: ")
+
+
+def test_a_model_of_another_name_is_saved_and_loaded(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(write(tmp_path / "llama.model", model()))
+    tokenizer.save(tmp_path / "saved")
+    again = load_tokenizer(tmp_path / "saved")
+    assert (tmp_path / "saved" / "tokenizer.model").read_bytes() == model()
+    assert (again.fingerprint, again.prefix, again.end_of_text) == (tokenizer.fingerprint, (1,), 1)
 
 
 def test_any_truncation_and_flipped_bit(tmp_path: Path) -> None:
@@ -162,3 +172,12 @@ def test_as_a_file_of_llama2c(tmp_path: Path) -> None:
         assert again.encode(text).tolist() == ours.encode(text).tolist()
     assert llama2c_file(load_tokenizer(write(tmp_path / "tokenizer.model", model(normalizer=field(3, 0))))) is None
     assert llama2c_file(ByteTokenizer()) is None
+
+
+def test_inspect_names_the_token_that_decoding_leaves_out(tmp_path: Path) -> None:
+    from nanoeuler.tokenizer.view import describe
+
+    write(tmp_path / "tokenizer.model", model())
+    lines = describe(load_tokenizer(tmp_path))
+    assert "begin, end   BOS '<s>' 1, EOS '</s>' 2" in lines
+    assert "prefix       '<s>' 1" in lines
