@@ -9,7 +9,7 @@ initial weights, further prediction heads. The dropouts of others are not taken 
 from nothing is seldom right to go on with it.
 """
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -206,10 +206,13 @@ def _check_layer_types(record: Record) -> None:
 
 
 def _read_rope(record: Record) -> dict[str, Any]:
-    """Return RoPE's base and scaling: transformers 5 has both in rope_parameters, 4 the base at the top level."""
-    parameters = record.get("rope_parameters") or record.get("rope_scaling") or {}
+    """Return RoPE's base and scaling: transformers 5 has both in rope_parameters, 4 the base at the top level.
+
+    Where a file has both spellings, rope_scaling is the one that counts, as in transformers 5 itself.
+    """
+    parameters = record.get("rope_scaling") or record.get("rope_parameters") or {}
     if not isinstance(parameters, dict):
-        raise UserError(f"rope_parameters is {_short(parameters)}, and should be an object")
+        raise UserError(f"rope_parameters or rope_scaling is {_short(parameters)}, and should be an object")
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     if kind not in ("default", "llama3"):
         raise UserError(f"RoPE of the type {kind!r}; nanoeuler has 'default' and 'llama3'")
@@ -264,7 +267,7 @@ def _count(record: Record, key: str) -> int:
 
 def _number(record: Record, key: str) -> float:
     value = record[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise UserError(f"{key} is {_short(value)}, and should be a number above 0")
     return float(value)
 

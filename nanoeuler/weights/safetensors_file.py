@@ -23,7 +23,7 @@ STORED = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 BEGINNINGS = {
     b"version https://git-lfs": "a pointer of Git LFS, not the file itself: run git lfs pull where it was cloned",
     b"PK\x03\x04": "a file of PyTorch's, which is a pickle and can run code when it is read",
-    b"\x80\x02": "a pickle, which can run code when it is read",
+    **{bytes([0x80, protocol]): "a pickle, which can run code when it is read" for protocol in range(2, 6)},
     b"GGUF": "a GGUF file of llama.cpp's, which nanoeuler does not read",
     b"<": "a page of the web: the download went wrong",
 }

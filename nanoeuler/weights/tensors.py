@@ -85,7 +85,7 @@ def rounded(name: str, x: np.ndarray, dtype: str) -> np.ndarray:
         out = np.ascontiguousarray(x, plain)
     bits = narrow(out) if dtype == "bfloat16" else out
     infinite = (bits & 0x7FFF) == 0x7F80 if dtype == "bfloat16" else np.isinf(bits)
-    if bits is not x and infinite.any() and not np.isinf(x).any():
+    if bits is not x and infinite.any() and (infinite & np.isfinite(x)).any():
         raise UserError(f"tensor {name} has numbers that are beyond {dtype}: take float32")
     return bits
 

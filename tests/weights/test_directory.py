@@ -224,6 +224,8 @@ def test_numbers_that_are_not_finite_in_float32(tmp_path: Path) -> None:
         (lambda index: index.update(weight_map=[1]), "no weight_map"),
         (lambda index: index["weight_map"].update({NAME: 7}), "no weight_map"),
         (lambda index: index["weight_map"].update({NAME: "model-9.safetensors"}), "there is no such file"),
+        (lambda index: index["weight_map"].update({NAME: "\0.safetensors"}), "there is no such file"),
+        (lambda index: index["weight_map"].update({NAME: "x" * 999 + ".safetensors"}), "there is no such file"),
         (lambda index: index["weight_map"].update({NAME: "../model.safetensors"}), "not a file of tensors in this"),
         (lambda index: index["weight_map"].update({NAME: "config.json"}), "not a file of tensors in this folder"),
         (lambda index: index["weight_map"].pop(NAME), "is not said to be in"),

@@ -137,6 +137,15 @@ def test_rope_theta_in_either_place() -> None:
     assert read_config(LLAMA | {"rope_theta": 7, "rope_parameters": {"rope_theta": 9.0}}).rope_theta == 9
 
 
+def test_rope_scaling_wins_where_a_file_has_both_spellings() -> None:
+    transformers = pytest.importorskip("transformers", reason="the oracle of this test is transformers")
+    both = LLAMA | {"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}, "rope_theta": 5e5}
+    both |= {"rope_scaling": LLAMA3}
+    config, theirs = read_config(both), transformers.LlamaConfig(**both).rope_parameters
+    assert theirs["rope_type"] == "llama3"
+    assert (config.rope_factor, config.rope_theta) == (theirs["factor"], theirs["rope_theta"]) == (8.0, 5e5)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -168,6 +177,7 @@ def test_rope_theta_in_either_place() -> None:
         ({"vocab_size": 10**30}, ["vocab_size is 1000"]),
         ({"num_hidden_layers": 10**6}, ["num_layers"]),
         ({"rms_norm_eps": float("nan")}, ["rms_norm_eps is nan"]),
+        ({"rms_norm_eps": 10**400}, ["rms_norm_eps is 1000"]),
         ({"tie_word_embeddings": 1}, ["tie_word_embeddings is 1", "true or false"]),
         ({"nanoeuler": 7}, ["the section 'nanoeuler' is not an object"]),
     ],

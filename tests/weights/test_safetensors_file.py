@@ -86,6 +86,8 @@ def test_rounding_beyond_a_dtype_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=f"tensor large has numbers that are beyond {dtype}"):
             write_tensors(path, {"fine": np.ones(2), "large": np.array([1.0, value])}, dtype)
         assert not path.exists()
+    with pytest.raises(UserError, match="beyond float16"):
+        write_tensors(path, {"both": np.array([np.inf, 7e4], np.float32)}, "float16")
     write_tensors(path, {"infinite": np.array([np.inf, np.nan], np.float32)}, "float16")  # it was before
 
 
@@ -97,7 +99,7 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         (b"1234567", "it has 7 bytes"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1", "git lfs pull"),
         (b"<!DOCTYPE html><html></html>", "a page of the web"),
-        (pickle.dumps({"a": 1}, protocol=2), "a pickle"),
+        *((pickle.dumps({"a": 1}, protocol), "a pickle") for protocol in range(2, 6)),
         (b"PK\x03\x04" + bytes(100), "PyTorch"),
         (b"GGUF" + bytes(100), "llama.cpp"),
         (b"\xff" * 100, "its header claims 18,446,744,073,709,551,615 bytes"),
