@@ -198,7 +198,9 @@ def test_interrupted(run, tmp_path):
     folder, text = run
     long = tmp_path / "long.txt"
     long.write_bytes(text.read_bytes() * 2000)
-    process = start("evaluate", [str(folder), "--text", str(long), "--stride", "1"])
+    # no ResourceWarning, as for users: threadpoolctl may be interrupted between opening a file and its with
+    quiet = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "error,ignore::ResourceWarning"}
+    process = start("evaluate", [str(folder), "--text", str(long), "--stride", "1"], env=quiet)
     assert process.stdout.readline()  # the model is loaded, and the text comes next
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
