@@ -10,6 +10,10 @@ from difflib import get_close_matches
 class UserError(Exception):
     """Something the user can mend. Its message says what is wrong, where, and what to do; no traceback is shown."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows instead of a traceback: IPython asks for it by this name."""
+        return [str(self)]
+
 
 def nearest(word: str, choices: Iterable[str], cutoff: float = 0.5) -> str:
     """Return a hint such as ``" (did you mean 'cosine'?)"``, or ``""`` when nothing is close.

@@ -1,0 +1,1 @@
+"""The checks of each lesson's exercises, a module per lesson, a function per exercise."""
