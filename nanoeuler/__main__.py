@@ -16,6 +16,7 @@ COMMANDS = {
     "bench": "our training step beside PyTorch's",
     "trace": "what a kernel does, thread by thread: numbers, pictures, a page to step through",
     "curves": "several runs in one picture",
+    "lessons": "the course: notebooks to work through, what is done of them, a website of them",
     "simt": "CUDA kernels of a script, run and checked with no GPU",
 }
 

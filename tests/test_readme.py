@@ -21,7 +21,7 @@ from nanoeuler.tokenizer import BPETokenizer
 from nanoeuler.weights.directory import write_model_files
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "nanoeuler" / "gpu" / "README.md"]
+DOCUMENTS = [ROOT / name / "README.md" for name in ("", "benchmarks", "nanoeuler/gpu", "lessons")]
 
 #: What is added to a command, by its module and first word or its module, so that a test can afford it. Later options
 #: win over earlier ones.
@@ -44,6 +44,8 @@ SHORTER = {
     "nanoeuler.bench corpus": ["--megabytes", "1", "--rounds", "1"],
     "nanoeuler.bench loader": ["--steps", "2"],
     "nanoeuler.bench trace": ["--steps", "1"],
+    "nanoeuler.lessons open": ["--no-browser"],
+    "nanoeuler.lessons site": ["1"],
 }
 #: What is added to a training on prepared corpora, which the commands before have prepared: a model in no time.
 ON_CORPORA = [

@@ -296,7 +296,8 @@ def _told(label: str, hints: Mapping[str, str] | None) -> Any:
         told = re.sub(r"(in kernel \w+), [^\n]*?:(\d+):", r"\1, line \2:", str(fault), count=1)
         raise CheckFailed(f"{label}: {told}{more}{f'{chr(10)}{hint}' if hint else ''}") from None
     except UserError as error:
-        raise CheckFailed(f"{label}: {error}") from None
+        told = re.sub(r"^\S*?:(\d+): ", r"line \1 of its cell: ", str(error), count=1)
+        raise CheckFailed(f"{label}: {told}") from None
     except Exception as error:
         raise CheckFailed(f"{label}: the kernel stops with {type(error).__name__}: {error}") from None
 
