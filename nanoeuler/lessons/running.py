@@ -17,6 +17,7 @@ from nanoeuler.errors import UserError, nearest
 from nanoeuler.lessons import checking, progress, versions
 from nanoeuler.lessons.blanks import open_blanks
 from nanoeuler.lessons.checking import CheckFailed
+from nanoeuler.lessons.explain import explain_errors
 
 MOST = 200  # launches at most that are timed
 SECONDS = 0.5  # and for how long, about
@@ -42,6 +43,7 @@ def begin(number: int) -> "Running":
         from nanoeuler.simt.cuda.install import installed
 
         _stand_in.enter_context(installed())
+    explain_errors()
     where = "on the GPU" if gpu() else "on the CPU, by nanoeuler.simt: there is no GPU here, and none is needed"
     print(f"Lesson {number}. Kernels run {where}.")
     if words := versions.advice(versions.differing()):
