@@ -49,8 +49,8 @@ def require(condition: Any, message: str) -> None:
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
-def different(*shape: int, seed: int = 0, dtype: Any = np.float32, low: float = -1.0, high: float = 1.0) -> np.ndarray:
-    """Return an array without two equal values and without any order, the same in every run.
+def different(*shape: int, seed: int = 0, dtype: Any = np.float32, low: float = -1.0, high: float = 1.5) -> np.ndarray:
+    """Return an array without two equal values, without any order, whose sum is not 0; the same in every run.
 
     >>> different(3, dtype=np.int32, low=0, high=10)
     array([8, 2, 5], dtype=int32)

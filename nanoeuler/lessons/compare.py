@@ -75,7 +75,9 @@ def _first(got: np.ndarray, right: np.ndarray, wrong: np.ndarray, what: str) -> 
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     count = int(wrong.sum())
     many = "its only element" if wrong.size == 1 else f"{count:,} of its {wrong.size:,} elements are wrong"
-    return f"{what}[{', '.join(map(str, at))}] is {shown(got[at])}, and should be {shown(right[at])} ({many})"
+    index = f"[{', '.join(map(str, at))}]"
+    element = f"{what}{index}" if what.isidentifier() else f"{what}: element {index}"
+    return f"{element} is {shown(got[at])}, and should be {shown(right[at])} ({many})"
 
 
 def shown(value: Any) -> str:

@@ -33,7 +33,7 @@ def words(error: BaseException) -> str | None:
     (TypeError: unsupported operand type(s) for +: 'int' and 'ellipsis')
     """
     text = f"({type(error).__name__}: {error})"
-    if "ellipsis" in str(error).lower():
+    if "ellipsis" in str(error).lower() or "dtype('O')" in str(error):  # NumPy makes an array of objects of it
         opened = 'A blank above is still open: something here is "...". Fill it in, run its cell, then this one.'
         return f"{opened}\n{text}"
     frames = traceback.extract_tb(error.__traceback__)

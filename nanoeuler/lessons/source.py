@@ -218,7 +218,8 @@ def _mutant(lesson: Lesson, cell: Cell) -> Mutant:
     for line in changes[:-1]:
         sign, content = line[:2].strip(), line[2:]
         if sign == "-":
-            at = [n for n, each in enumerate(code) if _bare(each) == _bare(content)]
+            same = [n for n, each in enumerate(code) if each.strip() == content.strip()]
+            at = same or [n for n, each in enumerate(code) if _bare(each) == _bare(content)]
             if len(at) != 1:
                 raise UserError(f"{where}: '{content.strip()}' are {len(at)} lines of the solution, and should be one")
             old = at[0]

@@ -3,6 +3,9 @@
 from nanoeuler.lessons.explain import words
 
 
+NUMPY = "import numpy as np\nx = np.zeros(2)\nx += ..."
+
+
 def raised(code: str) -> BaseException:
     try:
         exec(code, {})
@@ -12,7 +15,7 @@ def raised(code: str) -> BaseException:
 
 
 def test_an_open_blank() -> None:
-    for code in ("x = ... + 1", "x = ...\nx.shape", "import math\nmath.exp(...)", "for x in ...: pass"):
+    for code in ("x = ... + 1", "x = ...\nx.shape", "import math\nmath.exp(...)", "for x in ...: pass", NUMPY):
         told = words(raised(code))
         assert told is not None, code
         assert told.startswith("A blank above is still open")
