@@ -17,6 +17,7 @@ import numpy as np
 from nanoeuler import simt
 from nanoeuler.errors import UserError
 from nanoeuler.lessons.compare import MARKER, Difference, difference
+from nanoeuler.simt.faults import BARRIER_DIVERGENCE, MISSING_LANES
 from nanoeuler.simt.launch import Dimensions, Order
 
 
@@ -279,6 +280,10 @@ def require_kernel(kernel: Any, parameters: tuple[str, ...] | None = None) -> No
         )
 
 
+#: Faults that other faults come of: they are told first.
+CAUSES = (BARRIER_DIVERGENCE, MISSING_LANES)
+
+
 def _copies(args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in args.items()}
 
@@ -289,7 +294,7 @@ def _told(label: str, hints: Mapping[str, str] | None) -> Any:
     try:
         yield
     except simt.KernelFaults as error:
-        fault = error.faults[0]
+        fault = min(error.faults, key=lambda each: each.kind not in CAUSES)
         hint = (hints or {}).get(fault.kind)
         more = f"\n({len(error.faults) - 1} more like it)" if len(error.faults) > 1 else ""
         # a cell's file has a name that says nothing
