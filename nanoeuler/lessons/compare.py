@@ -115,10 +115,11 @@ Found = Iterator[tuple[str, str]]
 def _unwritten(got: np.ndarray, right: np.ndarray, wrong: np.ndarray, same: Same) -> Found:
     """Whether elements still have what was in the array before."""
     left = np.isnan(got) & ~np.isnan(right) if got.dtype.kind == "f" else (got == MARKER) & wrong
-    if not left.any():
+    if not left.any() or got.ndim == 0:
         return
     if left.all():
-        yield "unwritten", "nothing was written there: every element is still what it was before"
+        nan = ", or NaN was computed" if got.dtype.kind == "f" else ""
+        yield "unwritten", f"nothing was written there{nan}: that holds for every element"
     at = np.flatnonzero(left)
     others = int((wrong & ~left).sum())
     rest = f"; {others:,} others have wrong values" if others else ""
