@@ -11,7 +11,7 @@ from rich.table import Table
 
 from nanoeuler.config import Parser
 from nanoeuler.errors import UserError, run_command, run_named
-from nanoeuler.lessons import desk, progress
+from nanoeuler.lessons import progress
 from nanoeuler.lessons.source import Lesson, lessons
 from nanoeuler.lessons.versions import INSTALL
 
@@ -45,7 +45,11 @@ def main(arguments: list[str]) -> int | None:
     Raises:
         UserError: there is no such command or lesson, or something it needs is not there.
     """
-    return run_named(COMMANDS, USAGE, arguments) if arguments else _list()
+    if not arguments:
+        return _list()
+    if arguments[0] in COMMANDS and find_spec("nbformat") is None:
+        raise UserError(f"lessons are notebooks, and that takes Jupyter: {INSTALL}")
+    return run_named(COMMANDS, USAGE, arguments)
 
 
 def _list() -> int:
@@ -80,6 +84,8 @@ def _chosen(arguments: list[str], command: str, about: str, *options: tuple[str,
 
 
 def _open(arguments: list[str]) -> int:
+    from nanoeuler.lessons import desk
+
     lesson, given = _chosen(arguments, "open", "Open a lesson.", ("--no-browser", "only say where it is"))
     path, fresh = desk.laid_out(lesson)
     shown = os.path.relpath(path)
@@ -94,6 +100,8 @@ def _open(arguments: list[str]) -> int:
 
 
 def _reset(arguments: list[str]) -> int:
+    from nanoeuler.lessons import desk
+
     lesson, given = _chosen(arguments, "reset", "Begin a lesson anew.", ("--yes", "do not ask"))
     if not given["yes"]:
         if not sys.stdin.isatty():

@@ -1,8 +1,11 @@
 """Errors of a notebook's cells that say little to a learner: a blank above is open, a cell above was not run."""
 
+import sysconfig
 import traceback
 from types import TracebackType
 from typing import Any
+
+LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 
 
 def explain_errors() -> None:
@@ -37,7 +40,7 @@ def words(error: BaseException) -> str | None:
         opened = 'A blank above is still open: something here is "...". Fill it in, run its cell, then this one.'
         return f"{opened}\n{text}"
     frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, NameError) and frames and frames[-1].name == "<module>":
+    if isinstance(error, NameError) and frames and not frames[-1].filename.startswith(LIBRARIES):
         missing = f"'{error.name}' is not there yet" if getattr(error, "name", None) else "Something is not there yet"
         return f"{missing}: the cell above that makes it was not run, or stopped. Run the cells from the top.\n{text}"
     return None

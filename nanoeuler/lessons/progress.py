@@ -6,6 +6,8 @@ is never in the way of a lesson: what cannot be read steps aside, what cannot be
 
 import json
 import os
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -23,12 +25,20 @@ def place() -> Path:
     if named := os.environ.get("NANOEULER_PROGRESS"):
         return Path(named)
     state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "nanoeuler" / "lessons.json"
+    return (Path(state) if state else _home() / ".local" / "state") / "nanoeuler" / "lessons.json"
+
+
+def _home() -> Path:
+    """Return the user's folder; where there is none, as in some containers, the one for what is temporary."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(tempfile.gettempdir())
 
 
 def done(lesson: int) -> set[str]:
     """Return the exercises of a lesson whose checks have passed."""
-    return set(_read()[0].get(str(lesson), {}).get("done", {}))
+    return set(_known().get(str(lesson), {}).get("done", {}))
 
 
 def mark(lesson: int, exercise: str) -> str | None:
@@ -39,7 +49,7 @@ def mark(lesson: int, exercise: str) -> str | None:
 
 def guessed(lesson: int, question: str) -> Any:
     """Return the guess that was made at a question; None where there was none."""
-    return _read()[0].get(str(lesson), {}).get("guesses", {}).get(question)
+    return _known().get(str(lesson), {}).get("guesses", {}).get(question)
 
 
 def keep_guess(lesson: int, question: str, value: Any) -> str | None:
@@ -55,6 +65,14 @@ def forget(lesson: int) -> str | None:
 
 def _part(record: Record, lesson: int, name: str) -> Record:
     return record.setdefault(str(lesson), {}).setdefault(name, {})
+
+
+def _known() -> Record:
+    """Return what is kept; what is wrong with it is said."""
+    record, word = _read()
+    if word:
+        print(word, file=sys.stderr)
+    return record
 
 
 def _read() -> tuple[Record, str | None]:

@@ -82,9 +82,29 @@ def test_open_starts_jupyter(lesson: Lesson, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(subprocess, "call", call)
     assert main(["open", "2"]) == 0
     assert started == [[sys.executable, "-m", "jupyter", "lab", str(desk.copy_of(lesson))]]
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "jupyterlab" else object())
     with pytest.raises(UserError, match=r"takes Jupyter: python -m pip install -e '\.\[lessons\]'"):
         main(["open", "2"])
+
+
+BARE = """
+import sys
+sys.modules["nbformat"] = None  # as if it were not installed
+from nanoeuler.errors import run_command
+from nanoeuler.lessons.__main__ import main
+sys.exit(run_command(main))
+"""
+
+
+def test_without_the_extra_the_lessons_are_listed_and_the_rest_says_what_to_install() -> None:
+    def bare(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", BARE, *arguments], capture_output=True, text=True, timeout=60)
+
+    assert "to go on: python -m nanoeuler.lessons open" in bare().stdout
+    for name in command.COMMANDS:
+        done = bare(name, "1")
+        assert done.returncode == 2
+        assert done.stderr == "error: lessons are notebooks, and that takes Jupyter: " + command.INSTALL + "\n"
 
 
 def test_reset_keeps_the_old_copy_and_forgets_progress(lesson: Lesson, capsys: pytest.CaptureFixture[str]) -> None:

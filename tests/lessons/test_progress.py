@@ -49,6 +49,27 @@ def test_the_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert progress.place() == Path.home() / ".local" / "state" / "nanoeuler" / "lessons.json"
 
 
+def test_there_may_be_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("NANOEULER_PROGRESS", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert progress.mark(1, "add") is None
+    assert progress.done(1) == {"add"}
+    assert tmp_path in progress.place().parents
+
+
+def test_whoever_finds_the_damage_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.parent.mkdir()
+    file.write_text("{")
+    assert progress.done(1) == set()
+    assert "your progress was damaged, and begins anew" in capsys.readouterr().err
+    assert progress.mark(1, "add") is None
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"1": 3}', b'{"1": {"done": [1]}}', b"\xff\xfe"])
 def test_a_damaged_file_steps_aside_with_a_word(content: bytes, file: Path) -> None:
     file.parent.mkdir()

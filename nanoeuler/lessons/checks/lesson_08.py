@@ -62,7 +62,7 @@ def embed(kernel: Any) -> None:
             expected={"out": W[ids]},
             label=f"{N} {'token' if N == 1 else 'tokens'} of {V}, {C} {'channel' if C == 1 else 'channels'}",
             hints={
-                "out of bounds": "The grid sticks out at the right and below: guard channels and places. x is a channel.",
+                "out of bounds": "The grid sticks out at the right and below: guard channels and places.",
                 "unwritten": "Some places have no thread: which of the two numbers of cuda.grid(2) is the channel?",
                 "tail": "Some places have no thread: which of the two numbers of cuda.grid(2) is the channel?",
                 "rows": "Row n of out is row ids[n] of W.",

@@ -21,7 +21,7 @@ def main_site(arguments: list[str]) -> int:
     """
     parser = Parser(
         prog="python -m nanoeuler.lessons site",
-        description="All lessons as a website, to read without Jupyter: solved notebooks are run, and their outputs shown.",
+        description="All lessons as a website, to read without Jupyter. The solved notebooks are run for it.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder, or a site to be made anew")
     parser.add_argument("lesson", nargs="*", type=lesson_number, help="numbers; default: all")

@@ -64,7 +64,9 @@ def read(text: str) -> Page:
     page = Page()
     page.feed(text)
     page.close()
-    page.wrong += [f"no element has the id '{name}', which another names" for name in page.named if name not in page.ids]
+    page.wrong += [
+        f"nothing has the id '{name}', which an element names" for name in page.named if name not in page.ids
+    ]
     return page
 
 
@@ -124,7 +126,9 @@ def require_external(found: Found) -> None:
     """
     with ThreadPoolExecutor(8) as pool:
         answers = pool.map(trouble, found.outside)
-        dead = [f"{page}: {url}: {word}" for (url, page), word in zip(found.outside.items(), answers, strict=True) if word]
+        dead = [
+            f"{page}: {url}: {word}" for (url, page), word in zip(found.outside.items(), answers, strict=True) if word
+        ]
     if dead:
         raise UserError("dead addresses, and nothing was written:\n" + "\n".join(dead))
 

@@ -1,6 +1,5 @@
 """What a notebook's cell has put out, as HTML: printed text, pictures, and frames with a page of their own."""
 
-import html
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +7,10 @@ from typing import Any
 from nbformat import NotebookNode
 
 from nanoeuler.lessons.site.text import plain
+from nanoeuler.simt.traced.page.html import element
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # of colours on a terminal
+COLUMNS = re.compile(r"\S {2,}\S|[─-╿]|^ +\S", re.MULTILINE)
 NAME = re.compile(r"\bn[0-9a-f]{10}\b")  # of one of our pictures, under which all its rules and ids stand
 
 
@@ -48,8 +49,8 @@ class Outputs:
         if "image/svg+xml" in data:
             return f'<div class="shown">{self._renamed(data["image/svg+xml"])}</div>\n'
         if "image/png" in data:
-            said = html.escape(data.get("text/plain", "a picture"))
-            return f'<div class="shown"><img src="data:image/png;base64,{data["image/png"].strip()}" alt="{said}"></div>\n'
+            source, said = f"data:image/png;base64,{data['image/png'].strip()}", data.get("text/plain", "a picture")
+            return element("div", element("img", src=source, alt=said), class_="shown") + "\n"
         return _printed(data.get("text/plain", ""))
 
     def _renamed(self, content: str) -> str:
@@ -62,5 +63,7 @@ class Outputs:
 
 
 def _printed(text: str) -> str:
+    """Return printed text; its lines may be broken where nothing in them stands in columns."""
     shown = ESCAPES.sub("", text).rstrip()
-    return f'<pre class="printed"><samp>{plain(shown)}</samp></pre>\n' if shown else ""
+    kind = "printed" if COLUMNS.search(shown) else "printed words"
+    return element("pre", element("samp", plain(shown)), class_=kind) + "\n" if shown else ""

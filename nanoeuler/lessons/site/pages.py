@@ -1,5 +1,6 @@
 """The site's pages: one for each lesson, and the syllabus."""
 
+import html
 import posixpath
 import re
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src 'self' file: data:; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'"
 )
+#: Without scripts a stepper is one line, which says so.
+NO_SCRIPT = '.frame iframe[title^="Steps of"] { height: 48px !important; }'
 
 
 @dataclass(frozen=True)
@@ -139,9 +142,9 @@ def _folded(name: str, content: str, kind: str) -> str:
 
 
 def _contents(sections: Sequence[Heading]) -> str:
-    items = "".join(element("li", element("a", plain(each.text), href=f"#{each.id}")) for each in sections)
-    head = element("p", "On this page", id="contents")
-    return element("nav", head, element("ol", items), class_="contents", aria_labelledby="contents") if items else ""
+    items = "".join(element("li", element("a", each.html, href=f"#{each.id}")) for each in sections)
+    folded = element("details", element("summary", "On this page"), element("ol", items))
+    return element("nav", folded, class_="contents", aria_label="on this page") if items else ""
 
 
 def _neighbours(site: Site, before: Lesson | None, after: Lesson | None) -> str:
@@ -177,7 +180,9 @@ def index_page(site: Site) -> str:
         first, cards, rest = text.html(before), _cards(site), text.html(after)
     except UserError as error:
         raise UserError(f"{source}: {error}") from None
-    main = element("main", element("div", first, class_="text"), cards, element("div", rest, class_="text"), id="content")
+    main = element(
+        "main", element("div", first, class_="text"), cards, element("div", rest, class_="text"), id="content"
+    )
     body = [_top(home=True), element("div", main, class_="page wide"), _foot()]
     return document("The course", "How a language model is trained, from the first thread to the last gradient.", body)
 
@@ -188,7 +193,10 @@ def _cards(site: Site) -> str:
 
 def _card(site: Site, lesson: Lesson) -> str:
     about = f"{lesson.minutes} minutes · {plural(len(lesson.exercises), 'exercise')}"
-    shown = element("img", src=f"pictures/{lesson.picture}", alt=lesson.question, loading="lazy")
+    svg = picture(lesson, lesson.picture)
+    named = re.search(r"<title[^>]*>([^<]+)</title>", svg)
+    alt = html.unescape(named[1]) if named else lesson.title
+    shown = element("img", src=f"pictures/{lesson.picture}", alt=alt, loading="lazy")
     link = element("a", f"{lesson.number}. {plain(lesson.title)}", href=site.page_of(lesson))
     words = element("p", plain(lesson.question), class_="question") + element("p", plain(lesson.summary))
     told = element("div", element("h3", link), words, element("p", plain(about), class_="about"))
@@ -220,6 +228,7 @@ def document(title: str, about: str, body: Sequence[str]) -> str:
         element("meta", name="description", content=about),
         element("title", plain(title) + " · nanoeuler"),
         element("style", (Path(__file__).parent / "site.css").read_text("utf-8")),
+        element("noscript", element("style", NO_SCRIPT)),
     )
     skip = element("a", "Skip to the content", href="#content", class_="skip")
     return f"<!DOCTYPE html>\n{element('html', head, element('body', skip, *body), lang='en')}\n"
@@ -233,7 +242,7 @@ def _top(home: bool = False) -> str:
 
 def _foot() -> str:
     made = (
-        "Made of the solved notebooks, run from the first cell to the last. Kernels ran on a CPU or a GPU, as the first "
-        "output of each lesson says."
+        "Made of the solved notebooks, run from the first cell to the last; the first output of each says whether its "
+        "kernels ran on a CPU or on a GPU."
     )
     return element("footer", element("p", made))

@@ -1,5 +1,6 @@
 """Runs solved notebooks, two at a time, and keeps what came out: a second build of the site is quick."""
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -75,7 +76,7 @@ class Run:
         """Take the outputs of an earlier run of the same notebook by the same code; whether there are any."""
         try:
             self.notebook = nbformat.reads(self.kept_at.read_text(encoding="utf-8"), as_version=4)
-        except (OSError, ValueError, nbformat.reader.NotJSONError):
+        except Exception:  # it is not there, or damaged in whatever way
             return False
         return True
 
@@ -107,7 +108,7 @@ class Run:
         with tempfile.TemporaryDirectory() as scratch:
             environment = {**os.environ, "NANOEULER_PROGRESS": str(Path(scratch) / "progress.json")}
             try:
-                self._client.execute(env=environment)
+                asyncio.run(self._client.async_execute(env=environment))
             except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
                 raise UserError(f"lesson {self.lesson.number}: its solved notebook fails:\n{error}") from None
         self._keep()

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -19,11 +20,11 @@ from nanoeuler.errors import UserError
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading of a page: 2 for a section, its id, and what it says."""
+    """A heading of a page: 2 for a section, its id, and what it says, as HTML without links."""
 
     level: int
     id: str
-    text: str
+    html: str
 
 
 class Text:
@@ -39,10 +40,10 @@ class Text:
         self._markdown = MarkdownIt("commonmark", {"html": True, "highlight": _fence})
         self._markdown.enable(["table", "strikethrough"])
         self._markdown.use(dollarmath_plugin, double_inline=True, allow_labels=False, renderer=_formula)
-        rules: Any = self._markdown.renderer.rules
-        rules["math_inline_double"] = _double
-        rules["table_open"] = lambda *_: '<div class="scroll"><table>\n'
-        rules["table_close"] = lambda *_: "</table></div>\n"
+        renderer: Any = self._markdown.renderer
+        renderer.rules["math_inline_double"] = _double
+        renderer.rules["table_open"] = lambda *_: '<div class="scroll"><table>\n'
+        renderer.rules["table_close"] = lambda *_: "</table></div>\n"
 
     def html(self, source: str) -> str:
         """Return a piece of Markdown as HTML.
@@ -56,19 +57,24 @@ class Text:
                 token.attrSet("href", self.resolve(str(token.attrGet("href"))))
             elif token.type == "image":
                 token.attrSet("src", self.resolve(str(token.attrGet("src"))))
-        for opening, inline in zip(tokens, tokens[1:], strict=False):
+        for opening, inline in pairwise(tokens):
             if opening.type == "heading_open":
                 opening.attrSet("id", self._heading(int(opening.tag[1]), inline))
         return str(self._markdown.renderer.render(tokens, self._markdown.options, {}))
 
     def _heading(self, level: int, inline: Token) -> str:
         """Keep a heading, and return its id: its words, and a number if there is another of that name."""
-        said = "".join(token.content for token in inline.children or [])
+        parts = [token for token in inline.children or [] if not token.type.startswith("link_")]
+        said = "".join(token.content for token in parts)
         name = re.sub(r"[^\w\- ]", "", said.lower()).strip().replace(" ", "-") or "section"
-        taken = {heading.id for heading in self.headings}
+        taken = {heading.id for heading in self.headings} | TAKEN
         free = next(each for each in _numbered(name) if each not in taken)
-        self.headings.append(Heading(level, free, said))
+        shown = self._markdown.renderer.render(parts, self._markdown.options, {})
+        self.headings.append(Heading(level, free, str(shown)))
         return free
+
+
+TAKEN = {"content"}  # ids that every page has
 
 
 def _flat(tokens: list[Token]) -> Iterator[Token]:
@@ -107,7 +113,7 @@ def _formula(latex: str, how: dict[str, Any]) -> str:
     return formula(latex, how["display_mode"])
 
 
-def _double(renderer: Any, tokens: list[Token], at: int, *_: Any) -> str:
+def _double(tokens: list[Token], at: int, *_: Any) -> str:
     """Return a display formula within a paragraph, where no ``div`` may stand."""
     return f'<span class="math block">{formula(tokens[at].content.strip(), True)}</span>'
 
