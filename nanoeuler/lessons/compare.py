@@ -119,7 +119,7 @@ def _unwritten(got: np.ndarray, right: np.ndarray, wrong: np.ndarray, same: Same
         return
     if left.all():
         nan = ", or NaN was computed" if got.dtype.kind == "f" else ""
-        yield "unwritten", f"nothing was written there{nan}: that holds for every element"
+        yield "unwritten", f"nothing was written there{nan}{'' if got.size == 1 else '; so it is with every element'}"
     at = np.flatnonzero(left)
     others = int((wrong & ~left).sum())
     rest = f"; {others:,} others have wrong values" if others else ""

@@ -114,7 +114,7 @@ def _text(lesson: Lesson, cell: Cell, solved: bool) -> NotebookNode:
         if kind == "picture":
             attachments[name] = {"image/svg+xml": picture(lesson, name)}
             return f"attachment:{name}"
-        return up + name if kind == "repo" else _lesson_link(lesson, name)
+        return up + name if kind == "repo" else _lesson_link(lesson, name, solved)
 
     try:
         source = LINK.sub(link, SOLUTION.sub(solution, cell.text))
@@ -126,9 +126,9 @@ def _text(lesson: Lesson, cell: Cell, solved: bool) -> NotebookNode:
     return made
 
 
-def _lesson_link(lesson: Lesson, number: str) -> str:
+def _lesson_link(lesson: Lesson, number: str, solved: bool) -> str:
     if number == "0":
-        return "README.md"
+        return "../README.md" if solved else "README.md"
     named = sorted(lesson.path.parent.glob(f"{int(number):02}_*.md")) if number.isdecimal() else []
     if not named:
         raise UserError(f"there is no lesson {number} to link to")

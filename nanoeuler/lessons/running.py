@@ -1,5 +1,6 @@
 """What a lesson's cells call: checks, predictions, traces, times."""
 
+import atexit
 import functools
 import importlib
 import inspect
@@ -23,6 +24,7 @@ MOST = 200  # launches at most that are timed
 SECONDS = 0.5  # and for how long, about
 
 _stand_in = ExitStack()  # open from the first lesson on, in this process
+atexit.register(_stand_in.close)  # before the interpreter takes things apart
 
 
 @functools.cache

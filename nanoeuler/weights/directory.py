@@ -159,7 +159,7 @@ def _read_index(path: Path) -> dict[str, set[str] | None]:
     for name, file in places.items():
         if Path(file).name != file or not file.endswith(".safetensors"):
             raise UserError(f"{path}: tensor {name} is said to be in {file!r}: not a file of tensors in this folder")
-        if not os.path.exists(path.parent / file):  # False, too, for what can be no name at all
+        if not os.path.exists(path.parent / file):  # noqa: PTH110  (False, too, for what can be no name at all)
             raise UserError(f"{path}: tensor {name} is said to be in {file}, and there is no such file")
         names = files.setdefault(file, set())
         assert names is not None

@@ -2,7 +2,6 @@
 
 from nanoeuler.lessons.explain import words
 
-
 NUMPY = "import numpy as np\nx = np.zeros(2)\nx += ..."
 
 
