@@ -96,7 +96,8 @@ def _open(arguments: list[str]) -> int:
         return 0
     if find_spec("jupyterlab") is None:
         raise UserError(f"opening it takes Jupyter: {INSTALL}; or open {shown} in VS Code")
-    return subprocess.call([sys.executable, "-m", "jupyter", "lab", str(path)])
+    root = lesson.path.parents[2]  # the repository, so that links to its files lead there
+    return subprocess.call([sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={root}", str(path)])
 
 
 def _reset(arguments: list[str]) -> int:

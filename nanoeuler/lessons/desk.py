@@ -1,16 +1,13 @@
 """The learner's desk, ``lessons/my``: copies of the notebooks to work in, which nothing else touches."""
 
-import shutil
 from datetime import datetime
 from pathlib import Path
 
 from nanoeuler.errors import UserError
-from nanoeuler.files import writing
+from nanoeuler.files import writing, written_whole
 from nanoeuler.lessons import progress
-from nanoeuler.lessons.notebooks import learner_notebook, paths, written
+from nanoeuler.lessons.notebooks import DESK, desk_notebook, written
 from nanoeuler.lessons.source import Lesson
-
-DESK = "my"
 
 
 def copy_of(lesson: Lesson) -> Path:
@@ -23,7 +20,7 @@ def laid_out(lesson: Lesson) -> tuple[Path, bool]:
     """Make the learner's copy of a lesson unless there is one; return its path, and whether it was made.
 
     Raises:
-        UserError: it cannot be written, or there is no notebook to copy.
+        UserError: it cannot be written.
     """
     path = copy_of(lesson)
     if path.exists():
@@ -33,14 +30,8 @@ def laid_out(lesson: Lesson) -> tuple[Path, bool]:
 
 
 def _copy(lesson: Lesson, path: Path) -> None:
-    original = paths(lesson)[0]
-    if not original.exists():
-        raise UserError(f"{original} is not there: python -m nanoeuler.lessons build makes it")
-    with writing(path):
-        path.parent.mkdir(exist_ok=True)
-        temporary = path.with_name(f".{path.name}.part")
-        shutil.copyfile(original, temporary)
-        temporary.replace(path)
+    with written_whole(path) as file:
+        file.write(written(desk_notebook, lesson))
 
 
 def outdated(lesson: Lesson) -> bool:
@@ -54,7 +45,7 @@ def outdated(lesson: Lesson) -> bool:
         theirs = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
     except Exception:  # whatever a notebook is that was damaged
         return False
-    ours = nbformat.reads(written(learner_notebook, lesson).decode(), as_version=4)
+    ours = desk_notebook(lesson)
     have = {cell.get("id") for cell in theirs.cells}
     return not {cell["id"] for cell in ours.cells} <= have
 

@@ -1,5 +1,6 @@
 """From a lesson's source to its two notebooks: the learner's, with blanks, and the solved one."""
 
+import base64
 import hashlib
 import re
 from argparse import ArgumentTypeError
@@ -18,6 +19,8 @@ from nanoeuler.lessons.blanks import filled, opened
 from nanoeuler.lessons.home import REPOSITORY
 from nanoeuler.lessons.source import FOLDER, Cell, Lesson, lesson_numbered, lessons
 
+SOLVED, DESK = "solved", "my"  # folders of lessons, beside those that the learner's notebooks are in
+PICTURE = "data:image/svg+xml;name="  # what the address of a picture begins with; its name follows
 COLAB = "https://colab.research.google.com/assets/colab-badge.svg"
 START = """\
 try:
@@ -29,26 +32,33 @@ lesson = start({number})"""
 
 
 def learner_notebook(lesson: Lesson) -> NotebookNode:
-    """Return the notebook with open blanks, which the learner works through."""
-    return _notebook(lesson, solved=False)
+    """Return the notebook with open blanks."""
+    return _notebook(lesson, "")
 
 
 def solved_notebook(lesson: Lesson) -> NotebookNode:
     """Return the notebook with every blank filled, and assertions on what the cells computed."""
-    return _notebook(lesson, solved=True)
+    return _notebook(lesson, SOLVED)
+
+
+def desk_notebook(lesson: Lesson) -> NotebookNode:
+    """Return the learner's own copy: the one with open blanks, with links that lead from its folder."""
+    return _notebook(lesson, DESK)
 
 
 def paths(lesson: Lesson) -> tuple[Path, Path]:
     """Return where the two notebooks of a lesson are: the learner's, and the solved one."""
     folder = lesson.path.parents[1]
-    return folder / f"{lesson.name}.ipynb", folder / "solved" / f"{lesson.name}.ipynb"
+    return folder / f"{lesson.name}.ipynb", folder / SOLVED / f"{lesson.name}.ipynb"
 
 
-def _notebook(lesson: Lesson, solved: bool) -> NotebookNode:
-    cells = [_title(lesson, solved), _start(lesson)]
+def _notebook(lesson: Lesson, folder: str) -> NotebookNode:
+    """Return a notebook for ``lessons/folder``."""
+    solved = folder == SOLVED
+    cells = [_title(lesson, folder), _start(lesson)]
     for cell in lesson.cells:
         if cell.kind == "text":
-            cells.append(_text(lesson, cell, solved))
+            cells.append(_text(lesson, cell, folder))
         elif cell.kind != "mutant" and (solved or cell.kind != "solved"):
             cells.append(_code(cell, solved))
     seen: set[str] = set()
@@ -70,7 +80,8 @@ def _id(text: str, seen: set[str]) -> str:
     return made
 
 
-def _title(lesson: Lesson, solved: bool) -> NotebookNode:
+def _title(lesson: Lesson, folder: str) -> NotebookNode:
+    solved = folder == SOLVED
     file = f"lessons/{'solved/' if solved else ''}{lesson.name}.ipynb"
     github = REPOSITORY.removeprefix("https://github.com/")
     colab = f"https://colab.research.google.com/github/{github}/blob/main/{file}"
@@ -78,7 +89,7 @@ def _title(lesson: Lesson, solved: bool) -> NotebookNode:
     told = f" · about {lesson.minutes} minutes · [all lessons](lesson:0)"
     badge = f"[![Open in Colab]({COLAB})]({colab}){told}"
     which = "\n\nThis is the solved notebook: every blank filled, every output checked." if solved else ""
-    return _text(lesson, Cell("text", f"{head}\n\n**{lesson.question}**\n\n{badge}{which}", 1), solved)
+    return _text(lesson, Cell("text", f"{head}\n\n**{lesson.question}**\n\n{badge}{which}", 1), folder)
 
 
 def _start(lesson: Lesson) -> NotebookNode:
@@ -101,10 +112,12 @@ LINK = re.compile(r"(?<=\]\()(repo|lesson|picture):([^)\s]+)(?=\))")
 SOLUTION = re.compile(r"^\{\{solution (\w+)\}\}$", re.MULTILINE)
 
 
-def _text(lesson: Lesson, cell: Cell, solved: bool) -> NotebookNode:
-    """Return a cell of text: solutions put in, links made to fit the notebook's folder, pictures attached."""
-    up = "../../" if solved else "../"
-    attachments: dict[str, dict[str, str]] = {}
+def _text(lesson: Lesson, cell: Cell, folder: str) -> NotebookNode:
+    """Return a cell of text: solutions and pictures put in, links made to fit the notebook's folder.
+
+    Pictures are part of the address that shows them: JupyterLab shows SVG in no other way wherever the file is.
+    """
+    up = "../../" if folder else "../"
 
     def solution(found: re.Match) -> str:
         return f"```python\n{filled(lesson.solution(found[1])).strip()}\n```"
@@ -112,27 +125,23 @@ def _text(lesson: Lesson, cell: Cell, solved: bool) -> NotebookNode:
     def link(found: re.Match) -> str:
         kind, name = found[1], found[2]
         if kind == "picture":
-            attachments[name] = {"image/svg+xml": picture(lesson, name)}
-            return f"attachment:{name}"
-        return up + name if kind == "repo" else _lesson_link(lesson, name, solved)
+            return f"{PICTURE}{name};base64,{base64.b64encode(picture(lesson, name).encode()).decode()}"
+        return up + name if kind == "repo" else _lesson_link(lesson, name, folder)
 
     try:
         source = LINK.sub(link, SOLUTION.sub(solution, cell.text))
     except UserError as error:
         raise UserError(f"{lesson.path}:{cell.line}: {error}") from None
-    made = nbformat.v4.new_markdown_cell(source, metadata={"nanoeuler": {"kind": "text"}})
-    if attachments:
-        made["attachments"] = attachments
-    return made
+    return nbformat.v4.new_markdown_cell(source, metadata={"nanoeuler": {"kind": "text"}})
 
 
-def _lesson_link(lesson: Lesson, number: str, solved: bool) -> str:
+def _lesson_link(lesson: Lesson, number: str, folder: str) -> str:
     if number == "0":
-        return "../README.md" if solved else "README.md"
+        return "../README.md" if folder else "README.md"
     named = sorted(lesson.path.parent.glob(f"{int(number):02}_*.md")) if number.isdecimal() else []
     if not named:
         raise UserError(f"there is no lesson {number} to link to")
-    return f"{named[0].stem}.ipynb"
+    return f"{'../' if folder == DESK else ''}{named[0].stem}.ipynb"
 
 
 def picture(lesson: Lesson, name: str) -> str:

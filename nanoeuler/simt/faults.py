@@ -76,12 +76,19 @@ class Fault:
         return self.parties[0].line if self.parties else None
 
     def __str__(self) -> str:
-        place = f"{Path(self.file).name}:{self.line}" if self.file and self.line else "unknown line"
+        place = _place(self.file, self.line)
         lines = [f"{self.kind} in kernel {self.kernel}, {place}: {self.message}"]
         lines += picture(self)
         if (what := advice(self)) is not None:
             lines.append(f"  what to do: {what}")
         return "\n".join(lines)
+
+
+def _place(file: str | None, line: int | None) -> str:
+    """Return where a line is; a notebook's cell is a file whose name nobody knows."""
+    if not file or not line:
+        return "unknown line"
+    return f"line {line} of its cell" if re.search(r"ipykernel_\d+\W", file) else f"{Path(file).name}:{line}"
 
 
 class KernelFaults(UserError):  # noqa: N818  (it carries any number of them)

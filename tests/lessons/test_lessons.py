@@ -1,6 +1,6 @@
 """Every lesson: its text, its notebooks, its solutions, and the wrong solutions that its checks must reject.
 
-The solved notebooks are run to their ends in test_site, which keeps the outputs that it makes pages of.
+The solved notebooks are run to their ends in test_course, which keeps the outputs that it makes pages of.
 """
 
 import pytest

@@ -1,23 +1,18 @@
 """The course as a website: what its pages show, that none of their links is dead, and that they fit a telephone."""
 
-import contextlib
 import html
-import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from conftest import Serve
+from lessons.ruler import browser, require_fitting, widths
 from lessons.small import LESSON, PICTURE
 
 from nanoeuler.errors import UserError
@@ -28,7 +23,6 @@ from nanoeuler.lessons.site.command import main_site
 from nanoeuler.lessons.site.outputs import Outputs
 from nanoeuler.lessons.site.text import Text, code, formula
 from nanoeuler.lessons.source import Lesson, lessons
-from nanoeuler.lessons.trying import MOST_SECONDS, kind_of, seconds_of
 
 # Of the small lesson all but the exercise that has no check in nanoeuler; then what else a lesson may have.
 FIRST = (
@@ -504,70 +498,6 @@ def test_text_can_be_read_on_every_background() -> None:
             assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, paper)
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
-RULER = """<!doctype html><meta charset="utf-8"><title>ruler</title><pre id="told"></pre><script>
-const told = {}, pages = PAGES, widths = [360, 390, 1280];
-let left = pages.length * widths.length;
-for (const page of pages) for (const width of widths) {
-  const frame = document.createElement("iframe");
-  frame.style.cssText = `width:${width}px;height:900px;border:0`;
-  frame.onload = () => {
-    const inner = frame.contentDocument;
-    for (const fold of inner.querySelectorAll("details")) fold.open = true;
-    told[`${page} ${width}`] = inner.documentElement.scrollWidth;
-    if (--left === 0) document.getElementById("told").textContent = `told ${JSON.stringify(told)} end`;
-  };
-  frame.src = page;
-  document.body.append(frame);
-}
-</script>"""
-
-
-def widths(folder: Path, profile: Path) -> dict[str, int]:
-    """Return how wide a browser makes each page, by its name and the width of the window."""
-    assert BROWSER is not None
-    names = json.dumps(sorted(path.name for path in folder.glob("*.html")))
-
-    class Handler(SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path != "/ruler":
-                return super().do_GET()
-            content = RULER.replace("PAGES", names).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    quiet = ("disable-gpu", "disable-quic", "no-first-run", "disable-background-networking", "disable-sync")
-    options = [*(f"--{o}" for o in quiet), "--disable-component-update", f"--user-data-dir={profile}"]
-    try:
-        done = subprocess.run(
-            [BROWSER, "--headless", "--no-sandbox", *options, "--virtual-time-budget=60000", "--dump-dom",
-             f"http://127.0.0.1:{server.server_port}/ruler"],
-            capture_output=True, text=True, check=True, timeout=240,
-        )  # fmt: skip
-    finally:
-        server.shutdown()
-        server.server_close()
-    found = re.search(r"told (\{.*?\}) end", html.unescape(done.stdout))
-    assert found, done.stdout[:2000]
-    return dict(json.loads(found[1]))
-
-
-def require_fitting(folder: Path, profile: Path) -> None:
-    """Require that no page is wider than the window, with all that is folded opened."""
-    found = widths(folder, profile)
-    assert len(found) == 3 * len(list(folder.glob("*.html")))
-    assert {name: wide for name, wide in found.items() if wide > int(name.split()[-1])} == {}
-
-
 @browser
 def test_no_page_is_wider_than_the_screen(site: Path, tmp_path: Path) -> None:
     require_fitting(site, tmp_path / "profile")
@@ -578,39 +508,3 @@ def test_a_page_that_is_too_wide_is_found(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<!doctype html><body style='margin:0'><p style='width:500px'>x")
     found = widths(tmp_path, tmp_path / "profile")
     assert found == {"index.html 360": 500, "index.html 390": 500, "index.html 1280": 1280}
-
-
-# The course itself ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the site of the real lessons; their outputs are kept in the cache, as anybody's are."""
-    folder = tmp_path_factory.mktemp("course") / "site"
-    with contextlib.redirect_stdout(None):
-        assert main_site([str(folder)]) == 0
-    return folder
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_the_course_is_a_site_without_a_dead_link(course: Path) -> None:
-    assert {path.stem for path in course.glob("[0-9]*.html")} == {lesson.name for lesson in lessons()}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_every_check_answers_soon_and_every_lesson_asserts_something(course: Path) -> None:
-    for lesson, notebook in zip(lessons(), runs.executed(lessons()), strict=True):
-        slow = {
-            c.source: seconds_of(c) for c in notebook.cells if kind_of(c) == "check" and seconds_of(c) > MOST_SECONDS
-        }
-        assert slow == {}, lesson.name
-        assert any(kind_of(cell) == "solved" for cell in notebook.cells), lesson.name
-
-
-@browser
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_the_course_fits_a_telephone(course: Path, tmp_path: Path) -> None:
-    require_fitting(course, tmp_path / "profile")

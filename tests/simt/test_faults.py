@@ -70,6 +70,11 @@ def test_without_source_there_are_the_threads(place: tuple[str | None, int | Non
     assert picture(fault(place[0])) == []
 
 
+def test_a_cell_of_a_notebook_has_no_name() -> None:
+    assert " kernel, line 7 of its cell: it is wrong" in str(fault("/tmp/ipykernel_12/345.py", party(3, 7)))
+    assert " kernel, unknown line: it is wrong" in str(fault(None, party(3, None)))
+
+
 def test_the_whole_message(file: str) -> None:
     first, second = fault(file, party(3, 10)), fault(None)
     lines = str(first).splitlines()

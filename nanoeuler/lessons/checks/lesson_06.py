@@ -1,4 +1,4 @@
-"""Lesson 6: a linear layer's gradients, and the ladder of the matrix product: coalesced, tiles, tiles of registers."""
+"""Lesson 6: a linear layer's gradients, the ladder of the matrix product (coalesced, tiles, registers), the layer."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import numpy as np
 from nanoeuler import simt
 from nanoeuler.lessons.checking import call, different, empty, require, run_kernel, same, traced
 
-SHAPES = ((1, 1, 1), (3, 5, 2), (8, 8, 8), (9, 17, 11), (1, 20, 13))  # rows of a, its columns, columns of b
+#: Rows of a, its columns, columns of b.
+SHAPES = ((1, 1, 1), (3, 5, 2), (8, 8, 8), (9, 17, 11), (1, 20, 13), (5, 1, 9), (3, 9, 17), (17, 3, 2))
 
 
 def backward(function: Any) -> None:
@@ -78,7 +79,8 @@ def registers(kernel: Any) -> None:
     """Check ``registers(c, a, b)``: 8 by 8 threads for 16 by 16 elements, 2 by 2 for each thread."""
     own = {"unwritten": "A thread has four elements: rows row and row + 8, columns column and column + 8."}
     own |= {"wrong": "c01 is that of the first row and the second column: a0 times b1. All four sums go over all k."}
-    own |= {"rows": own["wrong"], "columns": own["wrong"], "tail": own["unwritten"]}
+    own |= {"rows": own["wrong"], "columns": own["wrong"]}
+    own |= {"tail": "A thread has four elements, two of them 8 rows below: each has a sum of its own, over all k."}
     _products(kernel, 16, TILES | own)
     trace = _counted(kernel, 16)
     reads = _reads(trace, ("ta", "tb"))
@@ -86,6 +88,52 @@ def registers(kernel: Any) -> None:
         reads <= 4096,
         f"right, but the tiles are read {reads:,} times for 4,096 products: read two elements of each into variables, "
         "and use each of them twice.",
+    )
+
+
+def layer(kernel: Any) -> None:
+    """Check ``layer(y, x, W, b)``: y = x Wᵀ + b by tiles of 8 by 8, W read along its rows, no column in one bank."""
+    hints = TILES | {
+        "out of bounds": "The tiles stick out of x and W, the block out of y: put 0 where W has no such row or column.",
+        "uninitialised read": "A row of wt has 8 elements that are written, one for each i of the tile.",
+        "tail": "Is the last tile along i there, when I is no multiple of 8?",
+        "unwritten": "Some elements of y are never written: is the last guard that of y?",
+    }
+    differences = ("wrong", "transposed", "scaled", "rows", "columns", "shifted")
+    sums = dict.fromkeys(differences, "Without b, y[n, o] is the sum of x[n, i] W[o, i] over all tiles along i.")
+    bias = dict.fromkeys(differences, "Without b it is right. b[o] is added to y[n, o], once, after all tiles.")
+    for N, I, O in ((3, 5, 2), (9, 17, 11)):
+        _layer(kernel, N, I, O, np.zeros(O, np.float32), ", b all 0", hints | sums)
+    for N, I, O in SHAPES:
+        _layer(kernel, N, I, O, different(O, seed=2, low=1.0, high=2.0), "", hints | bias)
+    x, W, b = different(16, 16), different(16, 16, seed=1), different(16, seed=2)
+    numbers = traced(kernel, (2, 2), (8, 8), {"y": empty(16, 16), "x": x, "W": W, "b": b}).numbers
+    sectors = sum(t.sectors for (array, _), t in numbers.totals.global_memory.items() if array == "W")
+    require(
+        sectors <= 64,
+        f"right, but W is read in {sectors:,} sectors of 32 bytes, and 64 would do: read each element once for a "
+        "block, and let tx run along a row of W, for there the elements lie side by side.",
+    )
+    banks = numbers.totals.banks
+    require(
+        banks.conflicts <= 64,
+        f"right, but shared memory needs {banks.conflicts:,} turns more than the {banks.ideal_wavefronts:,} it would "
+        "take without bank conflicts: threads 0 to 7 read a column of wt. How long should its rows be, so that no two "
+        "of them meet in a bank?",
+    )
+
+
+def _layer(kernel: Any, N: int, I: int, O: int, b: np.ndarray, told: str, hints: dict[str, str]) -> None:
+    x, W = different(N, I), different(O, I, seed=1)
+    run_kernel(
+        kernel,
+        (-(-O // 8), -(-N // 8)),
+        (8, 8),
+        {"y": empty(N, O), "x": x, "W": W, "b": b},
+        expected={"y": (x.astype(np.float64) @ W.T + b).astype(np.float32)},
+        label=f"x {N} by {I}, W {O} by {I}{told}",
+        deterministic=True,
+        hints=hints,
     )
 
 

@@ -13,7 +13,7 @@ from nanoeuler.console import plural
 from nanoeuler.errors import UserError
 from nanoeuler.lessons.blanks import opened
 from nanoeuler.lessons.home import REPOSITORY
-from nanoeuler.lessons.notebooks import picture
+from nanoeuler.lessons.notebooks import PICTURE, picture
 from nanoeuler.lessons.site.outputs import Outputs
 from nanoeuler.lessons.site.text import Heading, Text, code, plain
 from nanoeuler.lessons.source import Lesson
@@ -53,7 +53,7 @@ class Site:
             UserError: it leads to a file that the repository does not have.
         """
         if re.match(r"[a-z][a-z+.-]*:|#|//", target):
-            return f"pictures/{target.removeprefix('attachment:')}" if target.startswith("attachment:") else target
+            return f"pictures/{target.removeprefix(PICTURE).split(';')[0]}" if target.startswith(PICTURE) else target
         path, hash_, fragment = target.partition("#")
         path = posixpath.normpath(posixpath.join(where, path))
         if path in ("lessons/README.md", "lessons/solved/README.md", "lessons"):

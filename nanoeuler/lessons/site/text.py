@@ -39,6 +39,7 @@ class Text:
         self.headings: list[Heading] = []
         self._markdown = MarkdownIt("commonmark", {"html": True, "highlight": _fence})
         self._markdown.enable(["table", "strikethrough"])
+        self._markdown.validateLink = lambda url: True  # type: ignore[method-assign]  # pictures in addresses, too
         self._markdown.use(dollarmath_plugin, double_inline=True, allow_labels=False, renderer=_formula)
         renderer: Any = self._markdown.renderer
         renderer.rules["math_inline_double"] = _double
