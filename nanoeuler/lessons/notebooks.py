@@ -26,7 +26,7 @@ START = """\
 try:
     from nanoeuler.lessons import start
 except ModuleNotFoundError:  # in Colab, say
-    %pip install --quiet "nanoeuler[lessons] @ git+{repository}"
+    %pip install --quiet "nanoeuler[lessons-kernel] @ git+{repository}"
     from nanoeuler.lessons import start
 lesson = start({number})"""
 

@@ -5,13 +5,14 @@ import sys
 from importlib import metadata
 from typing import Any
 
+EXTRA = "lessons-kernel"
 INSTALL = "python -m pip install -e '.[lessons]'"
 #: What a lesson cannot do without; another version of the rest is worth a word, no more.
 NEEDED = ("numpy", "numba")
 
 
 def pins() -> dict[str, str]:
-    """Return the exact versions that the extra ``lessons`` asks for on this Python, by package.
+    """Return the exact versions that the lessons compute with on this Python, by package.
 
     Empty where nanoeuler was never installed, or where packaging, which comes with the extra, is not.
     """
@@ -24,7 +25,7 @@ def pins() -> dict[str, str]:
     found = {}
     for each in wanted:
         exact = re.fullmatch(r"==([\w.]+)", str(each.specifier))
-        if exact and each.marker and each.marker.evaluate({"extra": "lessons"}) and not each.marker.evaluate():
+        if exact and each.marker and each.marker.evaluate({"extra": EXTRA}) and not each.marker.evaluate():
             found[each.name] = exact[1]
     return found
 
