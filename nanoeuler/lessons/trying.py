@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbformat import NotebookNode
 
@@ -24,6 +24,9 @@ from nanoeuler.lessons.blanks import filled
 from nanoeuler.lessons.checking import CheckFailed
 from nanoeuler.lessons.notebooks import chosen_lessons, learner_notebook, lesson_number, solved_notebook
 from nanoeuler.lessons.source import Lesson, Mutant
+
+if TYPE_CHECKING:
+    from nbclient import NotebookClient
 
 LEAST_MUTANTS = 3  # of each exercise
 MOST_WORDS = 120  # of prose between two things to look at
@@ -42,24 +45,28 @@ def executed(notebook: NotebookNode, folder: Path, allow_errors: bool = False) -
     Raises:
         UserError: a cell fails, and ``allow_errors`` is false; the message has the cell and its error.
     """
-    from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
-    with tempfile.TemporaryDirectory() as scratch:
-        environment = {**os.environ, "NANOEULER_PROGRESS": str(Path(scratch) / "progress.json")}
-        client = NotebookClient(
-            notebook,
-            timeout=TIMEOUT,
-            allow_errors=allow_errors,
-            resources={"metadata": {"path": str(folder)}},
-            kernel_name="python3",
-            extra_arguments=["--log-level=ERROR"],
-        )
+    with progress_apart():
         try:
-            client.execute(env=environment)
+            client(notebook, folder, allow_errors=allow_errors).execute(env=dict(os.environ))
         except (CellExecutionError, CellTimeoutError) as error:
             raise UserError(str(error)) from None
     return notebook
+
+
+def client(notebook: NotebookNode, folder: Path, **more: Any) -> "NotebookClient":
+    """Return what runs a notebook in a process of its own, as if the file were in ``folder``."""
+    from nbclient import NotebookClient
+
+    return NotebookClient(
+        notebook,
+        timeout=TIMEOUT,
+        resources={"metadata": {"path": str(folder)}},
+        kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],
+        **more,
+    )
 
 
 def kind_of(cell: NotebookNode) -> str:

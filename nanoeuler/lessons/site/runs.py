@@ -27,7 +27,7 @@ from nanoeuler.errors import UserError
 from nanoeuler.files import written_whole
 from nanoeuler.lessons.notebooks import solved_notebook, written
 from nanoeuler.lessons.source import Lesson
-from nanoeuler.lessons.trying import TIMEOUT
+from nanoeuler.lessons.trying import client
 
 AT_ONCE = 2
 PACKAGE = Path(__file__).parents[2]
@@ -95,16 +95,8 @@ class Run:
             if cell.cell_type == "code":
                 progress.advance(self.lesson)
 
-        self._client = NotebookClient(
-            self.notebook,
-            timeout=TIMEOUT,
-            resources={"metadata": {"path": str(self.lesson.path.parents[1])}},
-            kernel_name="python3",
-            extra_arguments=["--log-level=ERROR"],
-            on_cell_start=next_cell,
-            on_cell_complete=cell_done,
-            log=_silent(),
-        )
+        hooks = {"on_cell_start": next_cell, "on_cell_complete": cell_done, "log": _silent()}
+        self._client = client(self.notebook, self.lesson.path.parents[1], **hooks)
         with tempfile.TemporaryDirectory() as scratch:
             environment = {**os.environ, "NANOEULER_PROGRESS": str(Path(scratch) / "progress.json")}
             try:
