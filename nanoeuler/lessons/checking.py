@@ -226,20 +226,22 @@ def run_kernel(
     first: dict[str, np.ndarray] = {}
     for order in orders:
         given = _copies(args)
-        with _told(label, hints):
+        with _told(f"with {label}", hints):
             simt.run(
                 kernel, grid, block, tuple(given.values()), executor="checked", shared_bytes=shared_bytes, order=order
             )
-        _compare(given, args, expected, label, tolerance, hints)
+        _compare(given, args, expected, f"with {label}", tolerance, hints)
         outputs = {name: given[name] for name in expected}
         if deterministic and first and any(outputs[n].tobytes() != first[n].tobytes() for n in outputs):
-            raise CheckFailed(f"{label}: with the threads in another order ({order}) the result has other last bits")
+            raise CheckFailed(
+                f"with {label}: with the threads in another order ({order}) the result has other last bits"
+            )
         first = first or outputs
     if _gpu():
         given = _copies(args)
-        with _told(f"{label}, on the GPU", hints):
+        with _told(f"with {label}, on the GPU", hints):
             kernel[grid, block, 0, shared_bytes](*given.values())
-        _compare(given, args, expected, f"{label}, on the GPU", tolerance, hints)
+        _compare(given, args, expected, f"with {label}, on the GPU", tolerance, hints)
         tally.on_gpu = True
     tally.labels.append(label)
     tally.orders = max(tally.orders, len(orders))

@@ -124,7 +124,7 @@ def _unwritten(got: np.ndarray, right: np.ndarray, wrong: np.ndarray, same: Same
     others = int((wrong & ~left).sum())
     rest = f"; {others:,} others have wrong values" if others else ""
     if got.dtype.kind == "f" and others == 0 and at[-1] == got.size - 1 and len(at) == got.size - at[0]:
-        written = f"the first {at[0]:,} of {got.size:,} elements were written and the last {len(at):,} were not"
+        written = f"of {got.size:,} elements the first {at[0]:,} were written and the last {len(at):,} were not"
         yield "tail", f"{written}: does the work end with the last whole block?"
     which = "were not written, or are NaN by what was computed" if got.dtype.kind == "f" else "were not written"
     yield "unwritten", f"{len(at):,} of {got.size:,} elements {which}{rest}"

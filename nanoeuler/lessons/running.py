@@ -147,14 +147,14 @@ class Running:
         return simt.step(kernel, grid, block, _copies(args), **how)
 
     def line(self, kernel: Any, text: str) -> int:
-        """Return the number of the first line of a kernel's source that contains ``text``, for a trace's pictures.
+        """Return the number of the first line of a kernel's source that contains ``text``, spaces aside.
 
         Raises:
             UserError: no line does.
         """
         lines, first = inspect.getsourcelines(getattr(kernel, "py_func", kernel))
         for n, line in enumerate(lines):
-            if text in line:
+            if text.replace(" ", "") in line.replace(" ", ""):
                 return first + n
         self._require_filled(_name(kernel), kernel)
         raise UserError(f"no line of {_name(kernel)} has '{text}' in it: this picture is of that line")

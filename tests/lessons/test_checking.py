@@ -174,7 +174,7 @@ def test_a_right_kernel_passes_and_is_counted(tally: checking.Tally) -> None:
     ("kernel", "words"),
     [
         (without_guard, ["40 numbers: out of bounds in kernel without_guard, line ", "out[i] = x[i] + y[i]", "HINT"]),
-        (whole_blocks, ["40 numbers: out[32] is NaN", "the first 32 of 40 elements were written", "TAIL"]),
+        (whole_blocks, ["40 numbers: out[32] is NaN", "of 40 elements the first 32 were written", "TAIL"]),
         (spoils, ["the kernel changes its input y"]),
         (neighbours, ["race in kernel neighbours", "put cuda.syncthreads() between"]),
         (stops_short, ["40 numbers: line ", " of its cell: the name 'z' cannot be run here"]),

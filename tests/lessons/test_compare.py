@@ -35,7 +35,7 @@ def changed(x: np.ndarray, where: Any) -> np.ndarray:
         (M.T, M, "transposed", "rows and columns have changed places"),
         (empty(7), X, "unwritten", "nothing was written there"),
         (empty(3, dtype=np.int32), np.arange(3, dtype=np.int32), "unwritten", "nothing was written there"),
-        (unwritten(X, slice(4, None)), X, "tail", "the first 4 of 7 elements were written and the last 3"),
+        (unwritten(X, slice(4, None)), X, "tail", "of 7 elements the first 4 were written and the last 3"),
         (unwritten(X, [1, 2]), X, "unwritten", "2 of 7 elements were not written, or are NaN"),
         (unwritten(changed(X, 0), [1, 2]), X, "unwritten", "1 others have wrong values"),
         (S.T, S, "transposed", "rows and columns have changed places"),

@@ -101,7 +101,7 @@ def test_traces_and_steps_are_of_copies(lesson: Running) -> None:
 
 
 def test_lines_are_found_by_their_text(lesson: Running) -> None:
-    number = lesson.line(add, "out[i] = x[i]")
+    number = lesson.line(add, "out[i] =x[ i]")
     assert "out[i] = x[i] + 1" in Path(__file__).read_text().splitlines()[number - 1]
     with pytest.raises(UserError, match=r"no line of add has 'tile\[' in it"):
         lesson.line(add, "tile[")

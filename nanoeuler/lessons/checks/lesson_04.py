@@ -50,11 +50,14 @@ def stencil(kernel: Any) -> None:
             label=_elements(n),
             hints={
                 "race": "A thread reads what its neighbour puts into shared memory: when is that there?",
-                "out of bounds": "Beyond both ends of x there is nothing: put 0 there. s has the elements 0 to 33.",
-                "negative index": "Element -1 does not exist: in its place in s there is 0.",
+                "out of bounds": "Beyond both ends of x there is nothing: put 0 there. s has the elements 0 to 33 in "
+                "every block: its index is made of t, not of i.",
+                "negative index": "In x, element -1 does not exist: in its place in s there is 0. In s, this thread's "
+                "own element is s[t + 1], and its left neighbour s[t].",
                 "uninitialised read": "All 34 elements of s have to be written: the threads' own 32, and both ends.",
                 "barrier divergence": "Every thread must come to the barrier, those past the end of x too.",
-                "wrong": "s[t] is the left neighbour of s[t + 1], which is this thread's own.",
+                "wrong": "s[t] is the left neighbour of s[t + 1], which is this thread's own. Where a block ends, s[0] "
+                "and s[33] count: x[i - 1] of its first thread, x[i + 1] of its last.",
             },
         )
     trace = traced(kernel, 2, 32, {"out": empty(64), "x": different(64), "w": w})
@@ -78,8 +81,8 @@ def scan(kernel: Any) -> None:
             label=_elements(n),
             orders=("forward", "reverse", "random"),
             hints={
-                "race": "Within a round, some thread reads an element that another one changes in the same round. "
-                "Reading and changing have to be apart.",
+                "race": "Some thread reads an element that another one changes, in the same round or in the next. "
+                "Reading and changing have to be apart, by a barrier each time.",
                 "barrier divergence": "Every thread must come to every barrier: put none inside an if.",
                 "out of bounds": "A thread with t < step has nobody step places to its left.",
                 "negative index": "A thread with t < step has nobody step places to its left.",
@@ -90,7 +93,7 @@ def scan(kernel: Any) -> None:
 
 def transpose(kernel: Any) -> None:
     """Check ``transpose(out, x)``: by tiles of 32 by 32, coalesced both ways, without bank conflicts."""
-    for rows, columns in ((1, 1), (31, 33), (40, 5), (33, 64)):
+    for rows, columns in ((32, 32), (1, 1), (31, 33), (40, 5), (33, 64)):
         x = different(rows, columns)
         run_kernel(
             kernel,
@@ -103,9 +106,12 @@ def transpose(kernel: Any) -> None:
             hints={
                 "race": "A thread reads from the tile what another one wrote: when is that there?",
                 "out of bounds": "Two guards: one for reading x, one for writing out, whose rows are the columns of x.",
-                "uninitialised read": "What was not read from x must not be written to out: are both guards right?",
+                "uninitialised read": "This element of the tile was never written. Is the tile read turned round? And "
+                "are both guards right, that of x and that of out?",
                 "barrier divergence": "Every thread must come to the barrier: it stands in no if.",
                 "unwritten": "Some elements of out were never written: is the guard for writing that of out?",
+                "transposed": "Is the tile read turned round?",
+                "copied": "This is x as it was: is the tile read turned round?",
                 "wrong": "The tile whose corner is (row, column) in x has its corner at (column, row) in out.",
             },
         )
