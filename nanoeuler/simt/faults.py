@@ -21,11 +21,12 @@ FLOAT64 = "float64"
 DEADLOCK = "deadlock"
 RAISED = "raised"
 
+IN_A_WARP = " (cuda.syncwarp() inside a warp)"
 ADVICE = {
     OUT_OF_BOUNDS: "guard the access with the array's size; a shared array must be as large as the block needs",
     NEGATIVE_INDEX: "guard the access: Numba would wrap a negative index round to the array's end",
     UNINITIALISED: "write the element before it is read; shared and local arrays start with whatever was there",
-    RACE: "put cuda.syncthreads() between the two accesses (cuda.syncwarp() inside a warp)",
+    RACE: "put cuda.syncthreads() between the two accesses" + IN_A_WARP,
     RACE_BETWEEN_BLOCKS: "let each block have elements of its own, or split the kernel in two launches",
     BARRIER_DIVERGENCE: "move the barrier to where every thread of the block reaches it, and return only after it",
     MISSING_LANES: "let every lane that the mask names reach this line, or name only those that do",
@@ -44,7 +45,18 @@ def advice(fault: "Fault") -> str | None:
         added = re.match(r"(\w+)\[.*?\] \+= (.*)", linecache.getline(fault.file, fault.line or 0).strip())
         if added and not re.search(rf"\b{added[1]}\b", added[2]):
             return f"let the threads add one after the other: cuda.atomic.add({added[1]}, index, value)"
-    return ADVICE[fault.kind] + ", or use an atomic"
+        if fault.kind == RACE and all(party.action == "writes" for party in fault.parties):
+            return "let each thread write an element of its own, or one thread alone write this one"
+    what = ADVICE[fault.kind]
+    if _in_two_warps(fault):
+        what = what.removesuffix(IN_A_WARP)
+    return what + ", or use an atomic"
+
+
+def _in_two_warps(fault: "Fault") -> bool:
+    """Whether the threads are of two warps, as far as their coordinates tell: where all have y and z of 0."""
+    threads = [party.thread for party in fault.parties]
+    return all(t[1:] == (0, 0) for t in threads) and len({t[0] // 32 for t in threads}) > 1
 
 
 @dataclass(frozen=True)

@@ -85,20 +85,26 @@ def test_the_whole_message(file: str) -> None:
     assert str(KernelFaults([first, second])) == f"2 faults\n{first}\n\n{second}"
 
 
+BARRIER = "put cuda.syncthreads() between the two accesses"
+
+
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "other", "action", "wanted"),
     [
-        ("counter[0] += 1", "cuda.atomic.add(counter, index, value)"),
         (
-            "s[t] += s[t + half]",
-            "put cuda.syncthreads() between the two accesses (cuda.syncwarp() inside a warp), or use",
+            "counter[0] += 1",
+            1,
+            "writes",
+            "let the threads add one after the other: cuda.atomic.add(counter, index, value)",
         ),
-        ("s[t] = s[t + 1]", "put cuda.syncthreads()"),
+        ("s[t] += s[t + half]", 1, "reads", f"{BARRIER} (cuda.syncwarp() inside a warp), or use an atomic"),
+        ("s[t] += s[t + half]", 40, "reads", f"{BARRIER}, or use an atomic"),
+        ("s[0] = x[t]", 1, "writes", "let each thread write an element of its own, or one thread alone write this one"),
     ],
 )
-def test_threads_that_add_to_one_element_are_told_of_the_atomic(text: str, wanted: str, tmp_path: Path) -> None:
+def test_what_to_do_about_a_race(text: str, other: int, action: str, wanted: str, tmp_path: Path) -> None:
     file = tmp_path / "adds.py"
     file.write_text(f"{text}\n")
-    parties = tuple(Party((0, 0, 0), (t, 0, 0), 1, "writes") for t in (1, 0))
+    parties = Party((0, 0, 0), (other, 0, 0), 1, action), Party((0, 0, 0), (0, 0, 0), 1, "writes")
     fault = Fault(RACE, "two threads met", "adds", str(file), parties, "s", (0,))
-    assert wanted in str(fault).splitlines()[-1]
+    assert str(fault).splitlines()[-1] == f"  what to do: {wanted}"
