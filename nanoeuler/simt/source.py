@@ -241,6 +241,13 @@ def unsupported(node: ast.AST, file: str, what: str, instead: str) -> Unsupporte
     return UnsupportedError(f"{file}:{getattr(node, 'lineno', '?')}: {what} cannot be run here: {instead}")
 
 
+def _how_to_use(name: str) -> str:
+    """Return what is missing behind a name of numba.cuda that is no value by itself."""
+    if f"{name}.x" in names.INDICES:
+        return f"it is no value, but has three: cuda.{name}.x, .y and .z"
+    return "it is a function: call it, with () behind it" if name in names.CALLS else "it is no value"
+
+
 STATEMENTS = (
     *(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.Expr, ast.Return),
     *(ast.Break, ast.Continue, ast.Pass, ast.Assert, ast.Raise),
@@ -380,7 +387,8 @@ class _Resolver:
         elif name in names.VECTORS:
             _mark(node, Meaning("vector", name))
         elif name is not None and not isinstance(value, Type):
-            raise unsupported(node, self.file, f"cuda.{name}" if name else f"'{ast.unparse(node)}'", "it is no value")
+            what = f"cuda.{name}" if name else f"'{ast.unparse(node)}'"
+            raise unsupported(node, self.file, what, _how_to_use(name))
 
     def resolve(self, node: ast.expr) -> Any:
         """Return (name inside numba.cuda or None, value) of a dotted name; _LOCAL where its root is a local value."""

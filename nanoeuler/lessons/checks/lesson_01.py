@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import call, different, empty, require, run_kernel, same
 
 
@@ -13,7 +14,7 @@ def forward(function: Any) -> None:
         x = different(n, dtype=np.float64)
         got = call(function, 3.0, x)
         hint = {"wrong": "Multiply every element of x by a: NumPy does it without a loop.", "copied": "Where is a?"}
-        same(got, 3.0 * x, f"y for a = 3 and {_elements(n)}", hints=hint, others={"x": x})
+        same(got, 3.0 * x, f"y for a = 3 and {plural(n, 'element')}", hints=hint, others={"x": x})
 
 
 def backward(function: Any) -> None:
@@ -23,7 +24,7 @@ def backward(function: Any) -> None:
         got = call(function, dy, 3.0, x)
         pair = isinstance(got, tuple) and len(got) == 2
         require(pair, "backward returns two things, the gradient of a and that of x: return da, dx")
-        where = f"for {_elements(n)}"
+        where = f"for {plural(n, 'element')}"
         summed = {"shape": "a takes part in every y[i], so what each asks for is added up: da is one number, a sum."}
         weighted = "When a grows by 1, y[i] grows by x[i], and the loss by dy[i] x[i]."
         same(got[0], (dy * x).sum(), f"da {where}", hints=summed | {"wrong": weighted})
@@ -41,7 +42,7 @@ def scale(kernel: Any) -> None:
             n,
             {"out": empty(n), "a": np.float32(3), "x": x},
             expected={"out": np.float32(3) * x},
-            label=f"{_elements(n)}, one block of {'1 thread' if n == 1 else f'{n} threads'}",
+            label=f"{plural(n, 'element')}, one block of {plural(n, 'thread')}",
             hints={
                 "unwritten": "Each thread writes the element that has its number: out[i].",
                 "race": "All threads write the same element: the index has to be this thread's number.",
@@ -62,7 +63,7 @@ def turn_round(kernel: Any) -> None:
             n,
             {"out": empty(n), "x": x},
             expected={"out": x[::-1]},
-            label=_elements(n),
+            label=plural(n, "element"),
             hints={
                 "out of bounds": "With 7 elements the last index is 6. Which index does thread 0 read?",
                 "negative index": "With 7 elements the last index is 6. Which index does thread 6 read?",
@@ -71,7 +72,3 @@ def turn_round(kernel: Any) -> None:
                 "shifted": "The order is right, and one place off.",
             },
         )
-
-
-def _elements(n: int) -> str:
-    return "1 element" if n == 1 else f"{n} elements"

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import call, different, empty, require, run_kernel, same, traced
 
 
@@ -28,7 +29,7 @@ def add(kernel: Any) -> None:
             block,
             {"out": empty(n), "x": x, "y": y},
             expected={"out": x + y},
-            label=f"{_elements(n)} in blocks of {block}",
+            label=f"{plural(n, 'element')} in blocks of {block}",
             hints={
                 "out of bounds": "The last block sticks out. Which threads have an element?",
                 "race between blocks": "Threads of two blocks have the same i: does it depend on the block?",
@@ -49,7 +50,7 @@ def axpy(kernel: Any) -> None:
             block,
             {"out": out, "a": np.float32(0.75), "x": x},
             expected={"out": out + np.float32(0.75) * x},
-            label=f"{_elements(n)}, {grid} blocks of {block}",
+            label=f"{plural(n, 'element')}, {plural(grid, 'block')} of {block}",
             hints={
                 "out of bounds": "A range that ends at out.size needs no guard.",
                 "race between blocks": "Two threads come to the same element: by how much does each thread step?",
@@ -68,7 +69,7 @@ def backward(function: Any) -> None:
         got = call(function, dy)
         pair = isinstance(got, tuple) and len(got) == 2
         require(pair, "backward returns two things, the gradients of x and of bias: return dx, dbias")
-        where = f"for dy of {rows} rows and {columns} columns"
+        where = f"for dy of {plural(rows, 'row')} and {plural(columns, 'column')}"
         same(got[0], dy, f"dx {where}", hints={"wrong": "y = x + bias: when x grows by 1, y grows by 1."})
         across = dy.sum(axis=1)
         if np.shape(got[1]) == across.shape and np.allclose(got[1], across) and rows > 1:
@@ -87,7 +88,7 @@ def bias_add(kernel: Any) -> None:
             (16, 4),
             {"out": empty(rows, columns), "x": x, "bias": bias},
             expected={"out": x + bias},
-            label=f"{rows} rows of {columns}, blocks of 16 by 4",
+            label=f"{plural(rows, 'row')} of {columns}, blocks of 16 by 4",
             hints={
                 "out of bounds": "The grid sticks out at the right and at the bottom: guard the column and the row. "
                 "x runs along the columns.",
@@ -111,7 +112,7 @@ def bias_gradient(kernel: Any) -> None:
             32,
             {"dbias": empty(columns), "dy": dy},
             expected={"dbias": dy.sum(axis=0)},
-            label=f"{rows} rows of {columns}",
+            label=f"{plural(rows, 'row')} of {columns}",
             deterministic=True,
             hints={
                 "out of bounds": "The last block has more threads than there are columns left. Rows go to dy.shape[0].",
@@ -121,7 +122,3 @@ def bias_gradient(kernel: Any) -> None:
                 "wrong": "The thread of column c goes down all rows r and adds dy[r, c].",
             },
         )
-
-
-def _elements(n: int) -> str:
-    return "1 element" if n == 1 else f"{n} elements"

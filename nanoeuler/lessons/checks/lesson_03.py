@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nanoeuler import simt
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import (
     CheckFailed,
     call,
@@ -92,7 +93,7 @@ def _gradients(function: Any, rows: int, columns: int) -> None:
     result = call(function, dout, a, x)
     require(isinstance(result, (tuple, list)) and len(result) == 2, "backward should return two arrays: return dx, da")
     dx, da = result
-    label = f"with {rows} rows of {columns}"
+    label = f"with {plural(rows, 'row')} of {columns}"
     require(np.shape(dx) == x.shape, f"dx has the shape {np.shape(dx)}, and should have that of x, {x.shape}")
     require(
         np.shape(da) == a.shape,

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import call, different, empty, require, run_kernel, same, traced
 
 
@@ -21,7 +22,7 @@ def backward(function: Any) -> None:
         got = call(function, dy, x, w)
         pair = isinstance(got, tuple) and len(got) == 2
         require(pair, "backward returns two things, the gradients of x and of w: return dx, dw")
-        where = f"for {_elements(n)}"
+        where = f"for {plural(n, 'element')}"
         unturned = _stencil(dy, w)
         if n > 1 and np.shape(got[0]) == unturned.shape and np.allclose(got[0], unturned):
             require(
@@ -47,7 +48,7 @@ def stencil(kernel: Any) -> None:
             32,
             {"out": empty(n), "x": x, "w": w},
             expected={"out": _stencil(x, w)},
-            label=_elements(n),
+            label=plural(n, "element"),
             hints={
                 "race": "A thread reads what its neighbour puts into shared memory: when is that there?",
                 "out of bounds": "Beyond both ends of x there is nothing: put 0 there. s has the elements 0 to 33 in "
@@ -78,7 +79,7 @@ def scan(kernel: Any) -> None:
             64,
             {"out": empty(n), "x": x},
             expected={"out": np.cumsum(x)},
-            label=_elements(n),
+            label=plural(n, "element"),
             orders=("forward", "reverse", "random"),
             hints={
                 "race": "Some thread reads an element that another one changes, in the same round or in the next. "
@@ -101,7 +102,7 @@ def transpose(kernel: Any) -> None:
             (32, 32),
             {"out": empty(columns, rows), "x": x},
             expected={"out": x.T},
-            label=f"{rows} rows of {columns}",
+            label=f"{plural(rows, 'row')} of {columns}",
             orders=("reverse",),
             hints={
                 "race": "A thread reads from the tile what another one wrote: when is that there?",
@@ -130,7 +131,3 @@ def transpose(kernel: Any) -> None:
         f"right and coalesced, but {conflicts:,} turns of shared memory are lost to bank conflicts: a column of the "
         "tile lies in one bank. Make its rows one element longer.",
     )
-
-
-def _elements(n: int) -> str:
-    return "1 element" if n == 1 else f"{n} elements"

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import call, different, empty, require, run_kernel, same, traced
 
 
@@ -23,14 +24,14 @@ def backward(function: Any) -> None:
         total = sum(parts.values())
         for left_out, part in parts.items():
             if columns > 1 and np.allclose(got, total - part):
-                require(False, f"{left_out} is missing in dx, with {rows} rows of {columns}")
+                require(False, f"{left_out} is missing in dx, with {plural(rows, 'row')} of {columns}")
         undivided = total + parts["the part of the mean"] * (columns - 1)
         require(
             columns == 1 or not np.allclose(got, undivided),
             f"a mean of {columns} numbers gives each of them 1/{columns} of dmean",
         )
         hint = {"wrong": "Each row has its own dsum, dmean and dmax: [:, None] makes a column of them."}
-        same(got, total, f"dx with {rows} rows of {columns}", tolerance=1e-9, hints=hint)
+        same(got, total, f"dx with {plural(rows, 'row')} of {columns}", tolerance=1e-9, hints=hint)
 
 
 def tree(kernel: Any) -> None:
@@ -46,7 +47,7 @@ def tree(kernel: Any) -> None:
             64,
             {"out": empty(blocks), "x": x},
             expected={"out": padded.reshape(blocks, 64).sum(axis=1)},
-            label=f"{n} numbers",
+            label=plural(n, "number"),
             deterministic=True,
             hints={
                 "out of bounds": "The last block may have fewer than 64 elements: what is a thread without one to add?",
@@ -90,7 +91,7 @@ def _row_sums(kernel: Any, threads: int) -> None:
             threads,
             {"out": empty(rows), "x": x},
             expected={"out": x.sum(axis=1)},
-            label=f"{rows} rows of {columns}",
+            label=f"{plural(rows, 'row')} of {columns}",
             tolerance=2e-5,
             deterministic=True,
             orders=("forward", "reverse", "random"),

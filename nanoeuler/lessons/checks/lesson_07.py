@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import CheckFailed, call, different, require, run_kernel
 
 Pair = tuple[int, int]
@@ -183,7 +184,7 @@ def pair_table(kernel: Any) -> None:
             32,
             {"table": np.zeros((V, V), np.int32), "ids": ids},
             expected={"table": right},
-            label=f"{n} {'id' if n == 1 else 'ids'} below {V}",
+            label=f"{plural(n, 'id')} below {V}",
             hints={
                 "out of bounds": "n ids have n - 1 pairs: the last id has no right neighbour.",
                 "race": "Two places with the same pair add to one element at the same time: cuda.atomic.add.",
@@ -206,7 +207,7 @@ def histogram(kernel: Any) -> None:
             64,
             {"counts": np.zeros(256, np.int32), "data": data.astype(np.int32)},
             expected={"counts": np.bincount(data, minlength=256).astype(np.int32)},
-            label=f"{n} {'byte' if n == 1 else 'bytes'}, {grid} {'block' if grid == 1 else 'blocks'} of 64",
+            label=f"{plural(n, 'byte')}, {plural(grid, 'block')} of 64",
             hints={
                 "uninitialised read": "Shared memory begins with anything: set all 256 counts to 0 first, and wait.",
                 "race": "Three steps, for which everybody has to wait: zeros, counting, adding up. Counting and adding "

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import call, different, empty, require, run_kernel, same, traced
 
 
@@ -60,7 +61,7 @@ def embed(kernel: Any) -> None:
             (32, 4),
             {"out": empty(N, C), "ids": ids, "W": W},
             expected={"out": W[ids]},
-            label=f"{N} {'token' if N == 1 else 'tokens'} of {V}, {C} {'channel' if C == 1 else 'channels'}",
+            label=f"{plural(N, 'token')} of {V}, {plural(C, 'channel')}",
             hints={
                 "out of bounds": "The grid sticks out at the right and below: guard channels and places.",
                 "unwritten": "Some places have no thread: which of the two numbers of cuda.grid(2) is the channel?",
@@ -92,7 +93,7 @@ def scatter(kernel: Any) -> None:
             (32, 4),
             {"dW": empty(V, C), "dy": dy, "ids": np.array(ids, np.int32)},
             expected={"dW": right.astype(np.float32)},
-            label=f"the tokens {ids} of {V}, {C} {'channel' if C == 1 else 'channels'}",
+            label=f"the tokens {ids} of {V}, {plural(C, 'channel')}",
             orders=("forward", "reverse", "random"),
             deterministic=True,
             hints={

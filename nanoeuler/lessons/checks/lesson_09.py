@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import CheckFailed, call, different, empty, require, run_kernel, same
 
 
@@ -63,7 +64,7 @@ def backward(function: Any) -> None:
             "backward returns two things, the gradients of x and of w: return dx, dw",
         )
         s = sigmoid(x)
-        where = f"with {rows} rows and {columns} columns"
+        where = f"with {plural(rows, 'row')} and {plural(columns, 'column')}"
         same(got[0], dy * w * s * (1 + x * (1 - s)), f"dx {where}", tolerance=1e-9, hints=_dx_hints(dy, x, w, got[0]))
         same(got[1], (dy * x * s).sum(axis=0), f"dw {where}", tolerance=1e-9, hints=DW)
 
@@ -165,7 +166,7 @@ def dx_kernel(kernel: Any) -> None:
             block,
             {"dx": empty(rows, columns), "dy": dy, "x": x, "w": w},
             expected={"dx": dx.astype(np.float32)},
-            label=f"{rows} rows of {columns}, blocks of {block[0]} by {block[1]}",
+            label=f"{plural(rows, 'row')} of {columns}, blocks of {block[0]} by {block[1]}",
             hints={
                 "out of bounds": "Blocks stick out at the right and at the bottom: guard the column and the row.",
                 "float64": "exp of a float32 stays float32 if every number in it is one: write float32(1).",

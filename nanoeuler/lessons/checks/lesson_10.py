@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from nanoeuler.console import plural
 from nanoeuler.lessons.checking import call, different, empty, require, run_kernel, same, traced
 
 EPS = 1e-5
@@ -15,7 +16,7 @@ def rmsnorm_forward(function: Any) -> None:
     for rows, columns in SHAPES:
         x, w = _inputs(rows, columns)
         got = _several(call(function, x, w, EPS), "y, rstd")
-        where = f"for {rows} rows of {columns}"
+        where = f"for {plural(rows, 'row')} of {columns}"
         right = 1 / np.sqrt((x**2).mean(axis=1) + EPS)
         hint = {
             "shape": "rstd has one number for each row: the mean is over the columns, axis 1.",
@@ -39,7 +40,7 @@ def rmsnorm_backward(function: Any) -> None:
         dx, dw = _several(call(function, dy, x, w, rstd), "dx, dw")
         normed, r = x * rstd[:, None], rstd[:, None]
         inner = dy * w
-        where = f"for {rows} rows of {columns}"
+        where = f"for {plural(rows, 'row')} of {columns}"
         mistakes = {
             "the projection is missing: rstd depends on x too": r * inner,
             "w is forgotten": r * (dy - normed * (dy * normed).mean(axis=1, keepdims=True)),
@@ -66,7 +67,7 @@ def layernorm_backward(function: Any) -> None:
         r = rstd[:, None]
         normed, inner = (x - mean[:, None]) * r, dy * w
         along, level = (inner * normed).mean(axis=1, keepdims=True), inner.mean(axis=1, keepdims=True)
-        where = f"for {rows} rows of {columns}"
+        where = f"for {plural(rows, 'row')} of {columns}"
         mistakes = {
             "this is RMSNorm's: the mean of dy w over the row is not taken away": r * (inner - normed * along),
             "the part along x̂ is not taken away": r * (inner - level),
@@ -89,7 +90,7 @@ def rmsnorm(kernel: Any) -> None:
             32,
             {"y": empty(rows, columns), "rstd": empty(rows), "x": x, "w": w, "eps": np.float32(EPS)},
             expected={"rstd": right, "y": w * x * right[:, None]},
-            label=f"{rows} rows of {columns}",
+            label=f"{plural(rows, 'row')} of {columns}",
             deterministic=True,
             hints={
                 "out of bounds": "A row may be shorter or longer than 32: range(lane, C, 32) covers it.",
@@ -125,7 +126,7 @@ def rmsnorm_dx(kernel: Any) -> None:
             32,
             {"dx": empty(rows, columns), "dy": dy, "x": x, "w": w, "rstd": rstd},
             expected={"dx": dx.astype(np.float32)},
-            label=f"{rows} rows of {columns}",
+            label=f"{plural(rows, 'row')} of {columns}",
             tolerance=2e-5,
             deterministic=True,
             hints={
@@ -154,7 +155,7 @@ def layernorm(kernel: Any) -> None:
             64,
             outputs | {"x": x, "w": w, "b": b, "eps": np.float32(EPS)},
             expected={k: v.astype(np.float32) for k, v in (("mean", mean), ("rstd", rstd), ("y", y))},
-            label=f"{rows} rows of {columns}",
+            label=f"{plural(rows, 'row')} of {columns}",
             tolerance=5e-5,
             deterministic=True,
             hints={

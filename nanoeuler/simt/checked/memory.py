@@ -408,7 +408,10 @@ def constant(monitor: Monitor, array: np.ndarray, name: str) -> View:
 def fresh(monitor: Monitor, shape: Any, dtype: Any, alignment: Any, name: str, scope: Scope, site: tuple = ()) -> View:
     """Return a shared array, or a local one, in which nothing has been written."""
     kind = as_dtype(dtype_kind(dtype))
-    sizes = tuple(map(_index, shape)) if isinstance(shape, tuple) else (_index(shape),)
+    try:
+        sizes = tuple(map(_index, shape)) if isinstance(shape, tuple) else (_index(shape),)
+    except TypeError:
+        raise TypeError("the shape of an array is a whole number, or a tuple of whole numbers") from None
     memory = np.full(math.prod(sizes) * kind.itemsize, 0xFF, np.uint8)
     root = Root(monitor, _address(memory), int(alignment or kind.alignment), bytearray(len(memory)), scope)
     return traced(View(root, memory.view(kind).reshape(sizes), name), site)

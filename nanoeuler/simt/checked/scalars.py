@@ -171,7 +171,11 @@ def kinds_of(scalars: tuple[type, ...]) -> tuple[Any, ...]:
     try:
         return tuple(KINDS[s] for s in scalars)
     except KeyError as error:
-        raise UntypedError(f"a {error.args[0].__name__} is no number") from error
+        name = error.args[0].__name__
+        wrong = (
+            "an array stands where a number is needed: give it an index" if name == "View" else f"a {name} is no number"
+        )
+        raise UntypedError(wrong) from error
 
 
 # Casts --------------------------------------------------------------------------------------------------------------
