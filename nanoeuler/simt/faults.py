@@ -100,7 +100,16 @@ def _place(file: str | None, line: int | None) -> str:
     """Return where a line is; a notebook's cell is a file whose name nobody knows."""
     if not file or not line:
         return "unknown line"
-    return f"line {line} of its cell" if re.search(r"ipykernel_\d+\W", file) else f"{Path(file).name}:{line}"
+    return f"line {line} of its cell" if of_a_cell(file) else f"{Path(file).name}:{line}"
+
+
+def of_a_cell(file: str) -> bool:
+    """Whether a file is a notebook's cell, whose name nobody knows.
+
+    >>> of_a_cell("/tmp/ipykernel_12/3564356898.py"), of_a_cell("/home/ipykernel_users/add.py")
+    (True, False)
+    """
+    return re.search(r"ipykernel_\d+[/\\]", file) is not None
 
 
 class KernelFaults(UserError):  # noqa: N818  (it carries any number of them)

@@ -16,6 +16,7 @@ import numpy as np
 
 from nanoeuler.console import format_bytes, visible
 from nanoeuler.errors import UserError
+from nanoeuler.simt.faults import of_a_cell
 from nanoeuler.simt.launch import WARP_SIZE, coordinates
 from nanoeuler.simt.traced.branches import Branches
 from nanoeuler.simt.traced.contents import Leaf, leaves
@@ -152,7 +153,7 @@ def _functions(stepper: "Stepper") -> list[dict[str, Any]]:
         found.setdefault((step.file, *extent(stepper, step)), step.function)
     return [
         {
-            **{"name": name, "file": Path(file).name, "path": file, "first": first},
+            **{"name": name, "file": "a cell" if of_a_cell(file) else Path(file).name, "path": file, "first": first},
             "lines": [visible(stepper.trace.source_line(n, file).expandtabs(4)) for n in range(first, last + 1)],
         }
         for (file, first, last), name in found.items()

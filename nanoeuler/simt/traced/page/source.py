@@ -12,6 +12,7 @@ from typing import Any
 
 import nanoeuler
 from nanoeuler.console import format_count
+from nanoeuler.simt.faults import of_a_cell
 from nanoeuler.simt.source import Source
 from nanoeuler.simt.traced.numbers import LineNumbers, Numbers
 from nanoeuler.simt.traced.page.html import element, share_of, words
@@ -62,7 +63,9 @@ LOW = 0.5  # what is below is marked
 
 
 def shown_path(file: str) -> str:
-    """Return a file's name as a page shows it: a path inside the package, else the name alone."""
+    """Return a file's name as a page shows it: a path inside the package, else the name alone; a cell has none."""
+    if of_a_cell(file):
+        return "a cell"
     root = Path(nanoeuler.__file__).parents[1]
     path = Path(file)
     return path.relative_to(root).as_posix() if path.is_relative_to(root / "nanoeuler") else path.name
