@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["start"]
 
 
-def start(number: int) -> "Running":
+def start(number: int, keep: bool = True) -> "Running":
     """Begin a lesson: verify the versions, let kernels run here, and return what its cells call.
+
+    ``keep`` is whether what is done is remembered: in a solved notebook it is not.
 
     Raises:
         UserError: something that the lessons need is not installed; the message has the command that mends it.
@@ -28,4 +30,4 @@ def start(number: int) -> "Running":
     needing_numba("source")
     from nanoeuler.lessons.running import begin
 
-    return begin(number)
+    return begin(number, keep)

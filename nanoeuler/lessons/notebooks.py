@@ -28,7 +28,7 @@ try:
 except ModuleNotFoundError:  # in Colab, say
     %pip install --quiet "nanoeuler[lessons-kernel] @ git+{repository}"
     from nanoeuler.lessons import start
-lesson = start({number})"""
+lesson = start({arguments})"""
 
 
 def learner_notebook(lesson: Lesson) -> NotebookNode:
@@ -55,7 +55,7 @@ def paths(lesson: Lesson) -> tuple[Path, Path]:
 def _notebook(lesson: Lesson, folder: str) -> NotebookNode:
     """Return a notebook for ``lessons/folder``."""
     solved = folder == SOLVED
-    cells = [_title(lesson, folder), _start(lesson)]
+    cells = [_title(lesson, folder), _start(lesson, solved)]
     for cell in lesson.cells:
         if cell.kind == "text":
             cells.append(_text(lesson, cell, folder))
@@ -92,8 +92,9 @@ def _title(lesson: Lesson, folder: str) -> NotebookNode:
     return _text(lesson, Cell("text", f"{head}\n\n**{lesson.question}**\n\n{badge}{which}", 1), folder)
 
 
-def _start(lesson: Lesson) -> NotebookNode:
-    code = START.format(repository=REPOSITORY, number=lesson.number)
+def _start(lesson: Lesson, solved: bool) -> NotebookNode:
+    arguments = f"{lesson.number}, keep=False" if solved else str(lesson.number)
+    code = START.format(repository=REPOSITORY, arguments=arguments)
     return nbformat.v4.new_code_cell(code, metadata={"nanoeuler": {"kind": "start"}})
 
 

@@ -35,7 +35,7 @@ def gpu() -> bool:
     return why_no_gpu() is None
 
 
-def begin(number: int) -> "Running":
+def begin(number: int, keep: bool = True) -> "Running":
     """Begin a lesson; :func:`nanoeuler.lessons.start` is the public name."""
     try:
         exercises = importlib.import_module(f"nanoeuler.lessons.checks.lesson_{number:02}")
@@ -50,7 +50,7 @@ def begin(number: int) -> "Running":
     print(f"Lesson {number}. Kernels run {where}.")
     if words := versions.advice(versions.differing()):
         print(words)
-    return Running(number, exercises)
+    return Running(number, exercises, keep)
 
 
 def _stand_in_is_there() -> bool:
@@ -60,8 +60,8 @@ def _stand_in_is_there() -> bool:
 class Running:
     """A lesson that is being worked on."""
 
-    def __init__(self, number: int, exercises: Any) -> None:
-        self.number = number
+    def __init__(self, number: int, exercises: Any, keep: bool = True) -> None:
+        self.number, self.keep = number, keep
         self._exercises = {
             name: function
             for name, function in inspect.getmembers(exercises, inspect.isfunction)
@@ -91,7 +91,7 @@ class Running:
         except CheckFailed as error:
             raise CheckFailed(f"{name}: not yet.\n{error}") from None
         print(f"{name}: right.{_told(tally)}")
-        if note := progress.mark(self.number, name):
+        if self.keep and (note := progress.mark(self.number, name)):
             print(note)
 
     def _require_filled(self, name: str, thing: Any) -> None:
@@ -114,7 +114,8 @@ class Running:
                 f"{question}\nPut your guess in the place of ... and run this cell again: a wrong one teaches as much."
             )
             return
-        progress.keep_guess(self.number, question, guess)
+        if self.keep:
+            progress.keep_guess(self.number, question, guess)
         print(f"{question} Your guess: {guess}. You will see.")
 
     def reveal(self, question: str, answer: Any) -> None:

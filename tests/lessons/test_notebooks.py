@@ -28,6 +28,8 @@ def test_the_learners_notebook_has_blanks_and_the_solved_one_none(tmp_path: Path
     text = "\n".join(cell.source for cell in solved.cells)
     assert "threads = 64  # 1: how many threads?" in text
     assert "assert out[3] == 6" in text
+    assert "lesson = start(2, keep=False)" in text
+    assert learner.cells[1].source.endswith("lesson = start(2)")
     for notebook in (learner, solved):
         whole = "\n".join(cell.source for cell in notebook.cells)
         assert "mutant" not in whole

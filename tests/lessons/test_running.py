@@ -49,6 +49,14 @@ def test_a_right_answer_is_said_and_kept(lesson: Running, capsys: pytest.Capture
     assert progress.done(3) == {"double"}
 
 
+def test_of_a_solved_notebook_nothing_is_kept(lesson: Running) -> None:
+    lesson.keep = False
+    lesson.check("double", lambda x: 2 * x)
+    lesson.predict("How many?", 4)
+    assert progress.done(3) == set()
+    assert progress.guessed(3, "How many?") is None
+
+
 def test_a_wrong_answer_is_told_and_not_kept(lesson: Running) -> None:
     with pytest.raises(CheckFailed, match=r"double: not yet\.\ntwice 2 is 4, and not 3"):
         lesson.check("double", lambda x: x + 1)
