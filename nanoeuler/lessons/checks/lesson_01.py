@@ -10,18 +10,18 @@ from nanoeuler.lessons.checking import call, different, empty, require, run_kern
 
 def forward(function: Any) -> None:
     """Check ``forward(a, x)``: y = a x."""
-    for n in (5, 1):
+    for n, a in ((5, -0.7), (1, 2.5)):
         x = different(n, dtype=np.float64)
-        got = call(function, 3.0, x)
+        got = call(function, a, x)
         hint = {"wrong": "Multiply every element of x by a: NumPy does it without a loop.", "copied": "Where is a?"}
-        same(got, 3.0 * x, f"y for a = 3 and {plural(n, 'element')}", hints=hint, others={"x": x})
+        same(got, a * x, f"y for a = {a} and {plural(n, 'element')}", hints=hint, others={"x": x})
 
 
 def backward(function: Any) -> None:
     """Check ``backward(dy, a, x)``: the gradients da and dx of y = a x."""
-    for n in (5, 1):
-        x, dy = different(n, dtype=np.float64), different(n, seed=1, dtype=np.float64)
-        got = call(function, dy, 3.0, x)
+    for n, a in ((5, -0.7), (1, 2.5)):
+        x, dy = different(n, dtype=np.float64), different(n, seed=1, dtype=np.float64, low=0.2, high=3)
+        got = call(function, dy, a, x)
         pair = isinstance(got, tuple) and len(got) == 2
         require(pair, "backward returns two things, the gradient of a and that of x: return da, dx")
         where = f"for {plural(n, 'element')}"
@@ -29,19 +29,19 @@ def backward(function: Any) -> None:
         weighted = "When a grows by 1, y[i] grows by x[i], and the loss by dy[i] x[i]."
         same(got[0], (dy * x).sum(), f"da {where}", hints=summed | {"wrong": weighted})
         growth = "When x[i] grows by 1, y[i] grows by a, and the loss by dy[i] a."
-        same(got[1], 3.0 * dy, f"dx {where}", hints={"wrong": growth, "scaled": growth, "copied": growth})
+        same(got[1], a * dy, f"dx {where}", hints={"wrong": growth, "scaled": growth, "copied": growth})
 
 
 def scale(kernel: Any) -> None:
     """Check ``scale(out, a, x)``: out = a x, in one block with a thread for each element."""
-    for n in (1, 8, 33, 100):
+    for n, a in ((8, -0.7), (1, 2.5), (33, 1.5), (100, 4.0)):
         x = different(n)
         run_kernel(
             kernel,
             1,
             n,
-            {"out": empty(n), "a": np.float32(3), "x": x},
-            expected={"out": np.float32(3) * x},
+            {"out": empty(n), "a": np.float32(a), "x": x},
+            expected={"out": np.float32(a) * x},
             label=f"{plural(n, 'element')}, one block of {plural(n, 'thread')}",
             hints={
                 "unwritten": "Each thread writes the element that has its number: out[i].",
